@@ -1,0 +1,119 @@
+"""verl's TransferQueue agent loop with two additions that a curriculum needs.
+
+- A prompt's sessions may start at a number other than 0, so that further rollouts of a prompt get keys of their own
+  (`{uid}_{session}_{index}`) beside those of an earlier call.
+- The workers report what the control plane decides on (reward, length, weight version) when a call is done. The
+  trainer waits for that instead of polling TransferQueue, and a failed rollout comes with its cause.
+"""
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from tensordict import TensorDict
+from verl.experimental.agent_loop import AgentLoopOutput
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+from verl_ext.compat import undecorated
+
+# Field of a generation batch: number of the first session of each prompt. Read here as verl reads `__rollout_n__`.
+FIRST_SESSION = "__first_session__"
+
+
+@dataclass(frozen=True)
+class RolloutReport:
+    """What the control plane learns of one rollout; its tensors stay in TransferQueue under `key`."""
+
+    key: str
+    reward: float
+    reward_extra_info: dict[str, Any]
+    num_tokens: int  # response tokens
+    version: int  # oldest weight version that generated a part of it
+
+
+@dataclass
+class PromptReport:
+    """The rollouts of one prompt in one generation call, in order of session, and the errors of those that failed."""
+
+    rollouts: list[RolloutReport] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
+    """verl's worker; see the module's docstring."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._reports: dict[str, PromptReport] = defaultdict(PromptReport)
+
+    async def generate_and_report(self, batch: TensorDict) -> dict[str, PromptReport]:
+        """Generate all rollouts of a batch and wait for them.
+
+        Returns:
+            By uid, one report a prompt.
+        """
+        uids = list(batch["uid"])
+        earlier = set(self.background_tasks)
+        await self.generate_sequences(batch)
+        await asyncio.gather(*(self.background_tasks - earlier))
+        reports = {uid: self._reports.pop(uid, PromptReport()) for uid in uids}
+        for report in reports.values():
+            report.rollouts.sort(key=lambda rollout: int(rollout.key.rsplit("_", 2)[1]))
+        return reports
+
+    async def _run_agent_loop(self, *args: Any, session_id: int, **kwargs: Any) -> None:
+        first_session = int(kwargs.pop(FIRST_SESSION, 0))
+        try:
+            await super()._run_agent_loop(*args, session_id=first_session + session_id, **kwargs)
+        except Exception as error:
+            if not kwargs["trajectory"]["validate"]:
+                self._reports[kwargs["uid"]].errors.append(f"{type(error).__name__}: {error}")
+            raise
+
+    async def _agent_loop_postprocess(
+        self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
+    ) -> None:
+        await super()._agent_loop_postprocess(output, validate, **kwargs)
+        outputs = output if isinstance(output, list) else [output]
+        if validate or not outputs:
+            return
+        final, uid = outputs[-1], kwargs["uid"]
+        versions = [version for o in outputs if (version := o.extra_fields.get("min_global_steps")) is not None]
+        self._reports[uid].rollouts.append(
+            RolloutReport(
+                key=f"{uid}_{kwargs['session_id']}_{len(outputs) - 1}",
+                reward=float(final.reward_score) if final.reward_score is not None else float("nan"),
+                reward_extra_info=dict(final.extra_fields.get("reward_extra_info") or {}),
+                num_tokens=sum(len(o.response_ids) for o in outputs),
+                version=min(versions) if versions else int(kwargs["global_steps"]) - 1,
+            )
+        )
+
+
+class SignalAgentLoopManager(AgentLoopManagerTQ):
+    """verl's manager over `SignalAgentLoopWorker`. Chosen by `rollout.agent.agent_loop_manager_class`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(SignalAgentLoopWorker)
+
+    def generate_and_report(self, prompts: TensorDict) -> dict[str, PromptReport]:
+        """Dispatch a batch to the workers and wait until every rollout has ended.
+
+        Args:
+            prompts: rows with `uid` and, optionally, `__rollout_n__` and `__first_session__`.
+
+        Returns:
+            By uid, one report a prompt.
+        """
+        chunks = prompts.chunk(len(self.agent_loop_workers))
+        calls = [
+            worker.generate_and_report.remote(chunk)
+            for worker, chunk in zip(self.agent_loop_workers, chunks, strict=False)
+        ]
+        reports: dict[str, PromptReport] = {}
+        for part in ray.get(calls):
+            reports.update(part)
+        return reports

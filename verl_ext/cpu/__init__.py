@@ -1,0 +1,15 @@
+"""verl's v1 trainer on a machine without an accelerator.
+
+Everything goes through extension points of verl, vLLM and the standard library, but for one default that is patched
+(`process_group`). `configs/backend/cpu.yaml` holds the settings that go with it.
+"""
+
+
+def register() -> None:
+    """Make verl run on the CPU in this process. Light: neither vLLM nor the trainer is imported."""
+    from verl_ext.cpu import distribution_alias, platform, process_group, replica
+
+    distribution_alias.install()
+    platform.register()
+    process_group.use_gloo()
+    replica.register()

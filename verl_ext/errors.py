@@ -1,0 +1,21 @@
+"""The errors that a person is meant to read."""
+
+
+class SignalError(Exception):
+    """Ends a run with its message alone: what was expected, what came, and what to change."""
+
+
+class ConfigError(SignalError):
+    """The configuration contradicts itself, or asks for what does not exist."""
+
+
+class StaleEngineError(SignalError):
+    """The rollout engine serves other weights than the actor trains."""
+
+
+class RolloutEngineError(SignalError):
+    """A rollout engine died or hangs."""
+
+
+class GenerationFailedError(SignalError):
+    """No rollout of a generation call succeeded."""

@@ -1,0 +1,116 @@
+"""What every recipe's `main` does around verl's `run_ppo`: environment, checks, progress, clean-up, exit code."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from verl_ext.errors import SignalError
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+
+
+def adopt_environment(config: DictConfig) -> None:
+    """Give this process the environment that the Ray workers will have, and them our package.
+
+    Must run before verl's trainer is imported: verl chooses its platform on first use. A variable that the user has
+    set wins over the configuration.
+    """
+    with open_dict(config):
+        runtime_env = config.ray_kwargs.ray_init.runtime_env
+        env_vars = runtime_env.get("env_vars") or {}
+        # The entry point needs an installed package and its errors are swallowed; this needs neither and raises.
+        env_vars["VERL_USE_EXTERNAL_MODULES"] = _with_item(
+            os.environ.get("VERL_USE_EXTERNAL_MODULES", ""), "verl_ext.plugin", ","
+        )
+        env_vars["PYTHONPATH"] = _with_item(os.environ.get("PYTHONPATH", ""), str(PROJECT_ROOT), os.pathsep)
+        runtime_env.env_vars = env_vars
+    for name, value in runtime_env.env_vars.items():
+        if name in ("VERL_USE_EXTERNAL_MODULES", "PYTHONPATH"):
+            os.environ[name] = value
+        else:
+            runtime_env.env_vars[name] = os.environ.setdefault(name, value)
+
+    from verl_ext import plugin
+
+    plugin.register()
+    plugin.require_loaded()
+
+
+def _with_item(value: str, item: str, separator: str) -> str:
+    items = [part for part in value.split(separator) if part]
+    return separator.join(items if item in items else [*items, item])
+
+
+def resolve_paths(config: DictConfig, *keys: str) -> None:
+    """Make relative paths absolute: Ray workers may start in another folder."""
+    with open_dict(config):
+        for key in keys:
+            value = OmegaConf.select(config, key)
+            if OmegaConf.is_list(value):
+                OmegaConf.update(config, key, [_absolute(entry) for entry in value])
+            elif isinstance(value, str):
+                OmegaConf.update(config, key, _absolute(value))
+
+
+def _absolute(path: str) -> str:
+    # The name of a model on a hub and the address of a remote file look like paths, too.
+    local = Path(path).expanduser()
+    return str(local.resolve()) if local.exists() else path
+
+
+@contextlib.contextmanager
+def people_errors() -> Iterator[None]:
+    """End the program with the message alone for errors that are meant for people; others keep their traceback."""
+    try:
+        yield
+    except Exception as error:
+        known = _find_signal_error(error)
+        if known is None:
+            raise
+        print(f"\nerror: {known}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("\ninterrupted: the same command resumes from the newest checkpoint", file=sys.stderr)
+        sys.exit(130)
+
+
+def _find_signal_error(error: BaseException | None) -> SignalError | None:
+    # Ray re-raises a worker's exception as its cause, under a class made on the fly.
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, SignalError):
+            return getattr(error, "cause", None) or error  # type: ignore[return-value]
+        error, seen = getattr(error, "cause", None) or error.__cause__, seen + 1
+    return None
+
+
+def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
+    """Run the trainer to its end; whatever happens, leave no engine process or shared memory behind."""
+    import ray
+
+    from verl_ext.cpu.engine_resources import EngineResources, release_ledger
+    from verl_ext.progress import show_progress
+    from verl_ext.run_folder import RunFolder
+    from verl_ext.runner import remote_runner
+
+    folder = RunFolder(Path(config.run_dir))
+    for name in release_ledger(folder.engine_ledger):
+        print(f"removed what a killed run left behind: {name}")
+    # Slurm and `timeout` end a run with SIGTERM, whose default action skips every clean-up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    try:
+        with show_progress(folder.metrics, config.trainer.total_training_steps):
+            run_ppo(config, task_runner_class=remote_runner())
+    finally:
+        # All processes of this run descend from this one; the ledger is for a run that does not get here.
+        resources = EngineResources.of_process_tree(psutil.Process())
+        ray.shutdown()
+        resources.release()
+        folder.engine_ledger.unlink(missing_ok=True)

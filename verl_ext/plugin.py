@@ -1,0 +1,46 @@
+"""Loaded by `import verl` in every process: registrations only, and light.
+
+verl finds this module through the entry point group `verl.plugins`, and through `VERL_USE_EXTERNAL_MODULES`, which
+`recipe.*.main` sets for all Ray processes: verl swallows an error of an entry point at DEBUG level, but not one of an
+external module.
+"""
+
+import os
+
+from verl_ext.errors import SignalError
+
+PLATFORM_VARIABLE = "VERL_PLATFORM"
+
+
+class PluginNotLoadedError(SignalError):
+    """verl runs without this plugin's registrations."""
+
+
+def register() -> None:
+    """Register what the current environment asks for. Safe to call again after the environment changed."""
+    if os.environ.get(PLATFORM_VARIABLE, "").strip().lower() == "cpu":
+        from verl_ext import cpu
+
+        cpu.register()
+
+
+def require_loaded() -> None:
+    """Refuse to start on a CPU platform that verl does not know.
+
+    Raises:
+        PluginNotLoadedError: the CPU platform is asked for, but verl resolved another one.
+    """
+    if os.environ.get(PLATFORM_VARIABLE, "").strip().lower() != "cpu":
+        return
+    from verl.plugin.platform import get_platform
+
+    platform = get_platform()
+    if platform.device_name != "cpu":
+        raise PluginNotLoadedError(
+            f"{PLATFORM_VARIABLE}=cpu, but verl uses the platform {platform.vendor_name!r}: verl was imported and used "
+            f"before the plugin was registered. Set {PLATFORM_VARIABLE}=cpu in the environment before Python starts, "
+            "and install the package (`make setup`, or `pip install -e .`)."
+        )
+
+
+register()

@@ -1,0 +1,47 @@
+"""Names of the files in a run folder."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run keeps its records.
+
+    Args:
+        path: the folder, `run_dir` of the configuration.
+    """
+
+    path: Path
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a step."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def prompts(self) -> Path:
+        """What became of each prompt: one JSON object a screening, continuation or training."""
+        return self.path / "prompts.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        """The finished run in a few numbers."""
+        return self.path / "summary.json"
+
+    @property
+    def engine_ledger(self) -> Path:
+        """Processes and shared memory of the vLLM engines while they run."""
+        return self.path / "engine_resources.json"
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Write the summary at once or not at all."""
+        temporary = self.summary.with_suffix(".tmp")
+        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(self.summary)
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """The summary, or None while the run is not finished."""
+        return json.loads(self.summary.read_text(encoding="utf-8")) if self.summary.exists() else None
