@@ -1,0 +1,171 @@
+"""The curriculum's bookkeeping: what it counts, and what the counts say when no batch can be made.
+
+Nothing here decides what happens to a prompt: that is `data_controller.py`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_OUTCOMES = {
+    "screened": ("prompts", "prompts whose n screening rollouts are complete"),
+    "qualified": ("prompts", "screened prompts with 0 < pass rate < 1, which go on to the second phase"),
+    "all_wrong": ("prompts", "screened prompts dropped because no rollout passed"),
+    "all_right": ("prompts", "screened prompts dropped because every rollout passed"),
+    "failed": ("events", "generation calls that returned fewer rollouts of a prompt than asked"),
+    "evicted_stale": ("prompts", "second-phase or ready prompts dropped for exceeding max_staleness"),
+    "evicted_overflow": ("prompts", "ready prompts dropped for exceeding max_buffer_prompts, stalest first"),
+    "given_up": ("prompts", "prompts dropped after max_attempts failed calls in a row"),
+    "trained": ("prompts", "prompts handed to the trainer"),
+    "rounds": ("calls", "generation calls completed"),
+    "generated_rollouts": ("rollouts", "rollouts returned by generation, those of failed prompts included"),
+    "generated_tokens": ("tokens", "response tokens of generated_rollouts"),
+    "trained_rollouts": ("rollouts", "rollouts handed to the trainer"),
+    "trained_tokens": ("tokens", "response tokens of trained_rollouts"),
+}
+_RATIOS = {
+    "qualified_share": ("fraction", "qualified / screened; left out when nothing was screened"),
+    "screening_pass_rate/mean": ("fraction", "mean pass rate of the screened prompts; left out when none was screened"),
+    "generated_to_trained": ("ratio", "generated_rollouts / trained_rollouts; left out when nothing was trained"),
+}
+_GAUGES = {
+    "first_phase_prompts": ("prompts", "prompts that wait for their screening"),
+    "second_phase_prompts": ("prompts", "qualified prompts that wait for their continuation"),
+    "ready_prompts": ("prompts", "prompts with all their rollouts, waiting to be trained on"),
+    "in_flight_prompts": ("prompts", "prompts in the generation call now under way"),
+    "num_gen_batches": ("calls", "generation calls completed since the last training batch"),
+}
+_AGES = {
+    "sample_age/mean": ("weight versions", "mean age of the trained rollouts; left out when nothing was trained"),
+    "sample_age/max": ("weight versions", "age of the oldest trained rollout; left out when nothing was trained"),
+}
+HISTOGRAM_NAME = "curriculum/screening_pass_rate/{k}_of_{n}"
+
+METRICS: dict[str, tuple[str, str]] = {
+    **{f"curriculum/{name}": entry for name, entry in {**_OUTCOMES, **_RATIOS, **_AGES, **_GAUGES}.items()},
+    HISTOGRAM_NAME: ("prompts", "screened prompts with exactly k passes of n, one metric for each k from 0 to n"),
+    "curriculum/total/added": ("prompts", "prompts that entered the curriculum; since the start of the run"),
+    **{
+        f"curriculum/total/{name}": (unit, f"{text}; since the start of the run")
+        for name, (unit, text) in {**_OUTCOMES, **_RATIOS}.items()
+    },
+}
+"""Every metric: name -> (unit, description). Names without `total/` count since the last `reset_step_metrics`."""
+
+_COUNTERS = ("added", *_OUTCOMES, "trained_age")
+_WINDOWS = ("step", "batch", "total")
+
+
+class CurriculumCounts:
+    """The same counters over three windows: the trainer's step, since the last training batch, the whole run."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.windows: dict[str, dict[str, int]] = {name: dict.fromkeys(_COUNTERS, 0) for name in _WINDOWS}
+        self.passes: dict[str, list[int]] = {name: [0] * (n + 1) for name in _WINDOWS}
+        self.oldest_trained_age = 0
+
+    def add(self, name: str, amount: int = 1) -> None:
+        for window in self.windows.values():
+            window[name] += int(amount)  # a NumPy integer would not survive json.dumps
+
+    def add_screening(self, num_passes: int) -> None:
+        self.add("screened")
+        for histogram in self.passes.values():
+            histogram[num_passes] += 1
+
+    def add_trained_ages(self, ages: Sequence[int]) -> None:
+        """Ages in weight versions of the rollouts of a training batch."""
+        self.add("trained_age", sum(ages))
+        self.oldest_trained_age = int(max(self.oldest_trained_age, *ages))
+
+    def reset(self, window: str) -> None:
+        self.windows[window] = dict.fromkeys(_COUNTERS, 0)
+        self.passes[window] = [0] * (self.n + 1)
+        if window == "step":
+            self.oldest_trained_age = 0
+
+    def metrics(self) -> dict[str, float]:
+        """Step and run counters under the names of `METRICS`; a ratio whose denominator is 0 is left out, since
+        a 0 would read as a collapse."""
+        step = self.windows["step"]
+        values: dict[str, float] = {}
+        for prefix, window in (("curriculum/", "step"), ("curriculum/total/", "total")):
+            counts = self.windows[window]
+            values |= {prefix + name: float(counts[name]) for name in _OUTCOMES}
+            if counts["screened"]:
+                values[prefix + "qualified_share"] = counts["qualified"] / counts["screened"]
+                passes = sum(k * count for k, count in enumerate(self.passes[window]))
+                values[prefix + "screening_pass_rate/mean"] = passes / (self.n * counts["screened"])
+            if counts["trained_rollouts"]:
+                values[prefix + "generated_to_trained"] = counts["generated_rollouts"] / counts["trained_rollouts"]
+        values["curriculum/total/added"] = float(self.windows["total"]["added"])
+        for k, count in enumerate(self.passes["step"]):
+            values[HISTOGRAM_NAME.format(k=k, n=self.n)] = float(count)
+        if step["trained_rollouts"]:
+            values["curriculum/sample_age/mean"] = step["trained_age"] / step["trained_rollouts"]
+            values["curriculum/sample_age/max"] = float(self.oldest_trained_age)
+        return values
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "windows": {name: dict(counts) for name, counts in self.windows.items()},
+            "passes": {name: list(counts) for name, counts in self.passes.items()},
+            "oldest_trained_age": self.oldest_trained_age,
+        }
+
+    @classmethod
+    def from_state_dict(cls, n: int, state: Mapping[str, Any]) -> "CurriculumCounts":
+        counts = cls(n)
+        for name in _WINDOWS:
+            counts.windows[name] |= {key: int(state["windows"][name][key]) for key in _COUNTERS}
+            counts.passes[name] = [int(count) for count in state["passes"][name]]
+        counts.oldest_trained_age = int(state["oldest_trained_age"])
+        return counts
+
+
+def explain_missing_batch(
+    counts: CurriculumCounts, ready: int, waiting: int, *, limit: int, wanted: int, gen_batch_size: int
+) -> str:
+    """The message of `TooManyGenerationBatches`: what was seen since the last training batch, and what to change.
+
+    Args:
+        ready: prompts ready for training.
+        waiting: prompts that wait for their continuation.
+        limit: `max_num_gen_batches`.
+        wanted: prompts of a training batch.
+        gen_batch_size: new prompts a round.
+    """
+    window, passes, n = counts.windows["batch"], counts.passes["batch"], counts.n
+    screened, qualified, rounds = window["screened"], window["qualified"], window["rounds"]
+    histogram = ", ".join(f"{k}/{n}: {count}" for k, count in enumerate(passes))
+    seen = (
+        f"no training batch after {rounds} rounds of generation (max_num_gen_batches={limit}): {ready} of {wanted} "
+        f"prompts are ready and {waiting} wait for their continuation. {screened} prompts were screened with n={n}; "
+        f"prompts by passes: {histogram}."
+    )
+    if window["failed"]:
+        seen += (
+            f" {window['failed']} times a prompt came back with fewer rollouts than asked: look at generation first."
+        )
+    changes = []
+    if passes[0]:
+        changes.append(
+            f"{passes[0]} prompts were all wrong: use easier ones or a larger rollout.n, and check that right answers "
+            "exceed success_threshold"
+        )
+    if passes[n]:
+        changes.append(f"{passes[n]} prompts were all right: use harder ones or a larger rollout.n")
+    if window["evicted_stale"]:
+        changes.append(f"{window['evicted_stale']} qualified prompts grew too old: raise max_staleness")
+    if qualified:
+        # One round more than the screening needs: the last continuation runs in the round after its screening.
+        needed = rounds + 1 + math.ceil(max(0, wanted - ready - waiting) * screened / (qualified * gen_batch_size))
+        changes.append(
+            f"at this rate the batch needs about {needed} rounds of gen_batch_size={gen_batch_size}: raise "
+            "max_num_gen_batches or gen_batch_size, or lower train_batch_size"
+        )
+    changes.append(
+        "the count is part of a checkpoint, so a resumed run needs a larger max_num_gen_batches (0: no limit)"
+    )
+    return f"{seen} To change: {'; '.join(changes)}."

@@ -1,0 +1,49 @@
+"""The table that a run ends with."""
+
+from typing import Any
+
+from verl_ext.run_folder import RunFolder
+
+# Phases of a step as a person thinks of them, by verl's timer names.
+PHASES = {
+    "generation": ("gen",),
+    "log-probs": ("old_log_prob", "ref", "values"),
+    "update": ("update_actor", "update_critic"),
+    "weight sync": ("update_weights",),
+    "checkpoints": ("save_checkpoint",),
+}
+
+
+def seconds_by_phase(summary: dict[str, Any]) -> dict[str, float]:
+    """Seconds in each phase; what no phase names is `rest`."""
+    timing = summary["seconds_by_phase"]
+    named = {phase: sum(timing.get(name, 0.0) for name in names) for phase, names in PHASES.items()}
+    return named | {"rest": max(0.0, summary["seconds"] - sum(named.values()))}
+
+
+def format_summary(summary: dict[str, Any], folder: RunFolder) -> str:
+    """The summary as text."""
+    rows = []
+    before, after = summary["val_accuracy_before"], summary["val_accuracy_after"]
+    if before is not None and after is not None:
+        rows.append(("validation accuracy", f"{before:.3f} -> {after:.3f}  ({100 * (after - before):+.1f} points)"))
+    generated, trained = summary["rollouts_generated"], summary["rollouts_trained"]
+    rows += [
+        ("RL steps", f"{summary['global_steps']}"),
+        ("rollouts generated", f"{generated:,}"),
+        ("rollouts trained on", f"{trained:,}"),
+    ]
+    if summary.get("rollouts_avoided"):
+        rows.append(("rollouts avoided", f"{summary['rollouts_avoided']:,}  (on prompts that teach nothing)"))
+    total = summary["seconds"]
+    phases = ", ".join(f"{phase} {100 * s / total:.0f} %" for phase, s in seconds_by_phase(summary).items() if total)
+    rows += [("training time", f"{total:.0f} s: {phases}"), ("run folder", str(folder.path))]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+
+
+def print_summary(folder: RunFolder) -> None:
+    """Print the table of a finished run."""
+    summary = folder.read_summary()
+    if summary is not None:
+        print(f"\nFast DAPO\n{format_summary(summary, folder)}")
