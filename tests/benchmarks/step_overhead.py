@@ -1,0 +1,46 @@
+"""Where the time of a finished run's steps went, and how much of it is neither verl's work nor the engine's.
+
+    python tests/benchmarks/step_overhead.py outputs/fast_dapo_demo
+
+Overhead is everything outside generation, log-probs, update and weight synchronisation: the controller, TransferQueue's
+bookkeeping, the engine guard, verl's balancing and advantages, metrics. Saving checkpoints and validation are apart.
+"""
+
+import argparse
+from pathlib import Path
+
+from recipe.fast_dapo.summary import PHASES
+from verl_ext.metrics_stream import STEP, read_metrics
+
+# Within `collect` and beside it: what of the rest has a timer of its own.
+NAMED_REST = ("engine_guard", "adv", "select", "after_update")
+
+
+def shares(run_dir: Path, skip: int = 1) -> dict[str, float]:
+    """Mean share of a step by phase; the first `skip` steps, which load libraries, are left out."""
+    records = [record for record in read_metrics(run_dir / "metrics.jsonl") if record[STEP] > skip]
+    if not records:
+        raise SystemExit(f"{run_dir}/metrics.jsonl has no step after step {skip}")
+
+    def seconds(name: str) -> float:
+        return sum(record.get(f"timing_s/{name}", 0.0) for record in records)
+
+    step = seconds("step") - seconds("save_checkpoint")
+    named = {phase: sum(map(seconds, names)) for phase, names in PHASES.items() if phase != "checkpoints"}
+    overhead = step - sum(named.values())
+    detail = {f"  of it: {name}": seconds(name) for name in NAMED_REST}
+    detail["  of it: controller and TransferQueue"] = seconds("collect") - seconds("gen")
+    rows = named | {"overhead": overhead} | detail
+    return {name: value / step for name, value in rows.items()} | {"seconds a step": step / len(records)}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_dir", type=Path)
+    for name, value in shares(parser.parse_args().run_dir).items():
+        print(f"{name:<40} {value:7.2f} s" if name.startswith("seconds") else f"{name:<40} {100 * value:7.1f} %")
+
+
+if __name__ == "__main__":
+    main()

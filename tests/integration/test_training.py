@@ -1,0 +1,290 @@
+"""The trainer on the real Ray, FSDP2, vLLM and TransferQueue: what holds at every step."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Lab
+
+from recipe.fast_dapo.trainer import CurriculumExhaustedError
+from verl_ext.errors import RolloutEngineError, StaleEngineError
+
+PROMPT = "453+812="
+
+
+def _engine_log_prob(trainer: Any) -> float:
+    """Log-prob of the greedy first token after a fixed prompt, as the serving engine computes it."""
+    import asyncio
+
+    prompt_ids = trainer.tokenizer(PROMPT, add_special_tokens=False)["input_ids"]
+    params = {"temperature": 0.0, "logprobs": True, "max_tokens": 1}
+    output = asyncio.run(
+        trainer.get_llm_client().generate(
+            request_id=f"probe-{trainer.global_steps}", prompt_ids=prompt_ids, sampling_params=params
+        )
+    )
+    return float(output.log_probs[0])
+
+
+def _checkpoint_weights_digest(trainer: Any) -> float:
+    import glob
+
+    import torch
+
+    trainer._save_checkpoint()
+    folder = Path(trainer.config.trainer.default_local_dir) / f"global_step_{trainer.global_steps}" / "actor"
+    (shard,) = glob.glob(f"{folder}/model_world_size_1_rank_0.pt")
+    state = torch.load(shard, weights_only=False)
+    return float(
+        sum(
+            t.to_local().double().abs().sum() if hasattr(t, "to_local") else t.double().abs().sum()
+            for t in state.values()
+        )
+    )
+
+
+def _start_over(trainer: Any) -> None:
+    """Forget all prompts and their rollouts."""
+    import transfer_queue as tq
+
+    from recipe.fast_dapo.data_controller import DataController
+
+    stored = list(tq.kv_list("train").get("train", {}))
+    if stored:
+        tq.kv_clear(keys=stored, partition_id="train")
+    trainer.controller = DataController(trainer.controller.settings)
+
+
+def test_a_step_trains_on_complete_groups_of_informative_prompts(lab: Lab):
+    metrics = lab.step()
+    sessions = {}
+    for key in metrics["batch_keys"]:
+        uid, session, _ = key.rsplit("_", 2)
+        sessions.setdefault(uid, set()).add(int(session))
+    assert len(sessions) == 8
+    assert all(group == set(range(16)) for group in sessions.values())
+    # A group whose rewards are all equal has no advantage: none of these was let through by screening.
+    assert 0 < metrics["critic/score/mean"] < 1
+    assert metrics["curriculum/trained_rollouts"] == 8 * 16
+
+
+def test_siblings_are_contiguous_and_in_session_order_when_collected(lab: Lab):
+    def collect(trainer: Any) -> list[str]:
+        metrics: dict[str, Any] = {}
+        trainer.timing_raw = {}
+        batch = trainer.collect_batch(metrics, 8)
+        import transfer_queue as tq
+
+        tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+        return list(batch.keys)
+
+    keys = lab.call(collect)
+    for first in range(0, len(keys), 16):
+        parts = [key.rsplit("_", 2) for key in keys[first : first + 16]]
+        assert len({uid for uid, _, _ in parts}) == 1
+        assert [int(session) for _, session, _ in parts] == list(range(16))
+
+
+def test_engine_and_actor_agree_on_the_log_probs_of_fresh_rollouts(lab: Lab):
+    metrics = lab.step()
+    assert metrics["engine_guard/fresh_rollouts"] > 0
+    assert metrics["engine_guard/probs_diff_max"] < 1e-4
+    assert metrics["engine_guard/pearson_corr"] > 0.9999
+
+
+def test_a_step_changes_the_actors_weights_and_the_engine_serves_them(lab: Lab):
+    weights_before, served_before = lab.call(_checkpoint_weights_digest), lab.call(_engine_log_prob)
+    lab.step()
+    weights_after, served_after = lab.call(_checkpoint_weights_digest), lab.call(_engine_log_prob)
+    assert weights_after != weights_before
+    assert served_after != served_before
+
+
+def test_samples_that_waited_carry_an_older_version_and_are_corrected(lab: Lab):
+    ages = []
+    for _ in range(6):
+        metrics = lab.step()
+        ages.append(metrics["curriculum/sample_age/max"])
+        if ages[-1] > 0:
+            assert metrics["rollout_corr/rollout_is_eff_sample_size"] < 1.0
+            return
+    pytest.fail(f"no sample ever waited for a later step: ages {ages}")
+
+
+def test_the_data_plane_holds_exactly_what_the_controller_knows(lab: Lab):
+    def names(trainer: Any) -> tuple[set[str], set[str]]:
+        import transfer_queue as tq
+
+        return set(tq.kv_list("train").get("train", {})), trainer.controller.live_names()
+
+    lab.step()
+    stored, live = lab.call(names)
+    assert stored == live
+
+
+def test_the_metrics_name_every_phase_and_add_up(lab: Lab):
+    metrics = lab.step()
+    assert metrics["curriculum/screened"] == sum(metrics[f"curriculum/screening_pass_rate/{k}_of_4"] for k in range(5))
+    assert metrics["training/total/rollouts_generated"] == metrics["curriculum/total/generated_rollouts"]
+    for phase in ("old_log_prob", "update_actor", "update_weights", "step"):
+        assert metrics[f"timing_s/{phase}"] > 0
+    # The buffer may cover a whole batch: then nothing is generated in this step.
+    assert (metrics["timing_s/gen"] > 0) == (metrics["curriculum/generated_rollouts"] > 0)
+
+
+def test_prompt_records_tell_what_became_of_each_prompt(lab: Lab):
+    lab.step()
+    records = [json.loads(line) for line in (lab.run_dir / "prompts.jsonl").read_text().splitlines()]
+    by_event = Counter(record["event"] for record in records)
+    conservation = lab.call(lambda trainer: trainer.controller.conservation())
+    assert by_event["trained"] == conservation["trained"]
+    assert all(record["samples"] == 4 for record in records if record["event"] == "screening")
+    assert all(record["samples"] == 12 for record in records if record["event"] == "continuation")
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "rloo"])
+def test_verls_estimators_work_on_the_groups(lab: Lab, estimator: str):
+    def use(trainer: Any, name: str) -> None:
+        trainer.config.algorithm.adv_estimator = name
+
+    lab.call(use, estimator)
+    metrics = lab.step()
+    assert metrics["critic/advantages/max"] > 0 > metrics["critic/advantages/min"]
+
+
+def test_without_the_curriculum_every_prompt_gets_all_rollouts_and_is_trained_on(lab: Lab):
+    def switch(trainer: Any, enable: bool) -> None:
+        # What still waits would be sampled by verl's replay buffer, too.
+        _start_over(trainer)
+        trainer.settings = replace(trainer.settings, enable=enable)
+        # Built with 24 prompts a fetch; verl's plain path submits one training batch.
+        trainer.config.data.train_batch_size = 8 if enable else 24
+
+    lab.call(switch, False)
+    try:
+        metrics = lab.step()
+    finally:
+        lab.call(switch, True)
+    groups = Counter(key.rsplit("_", 2)[0] for key in metrics["batch_keys"])
+    assert len(groups) == 24
+    assert set(groups.values()) == {16}
+    assert "curriculum/screened" not in metrics
+
+
+def test_verls_own_dynamic_sampling_runs_in_the_same_trainer(lab: Lab):
+    def switch(trainer: Any, filter_groups: bool) -> None:
+        _start_over(trainer)
+        trainer.settings = replace(trainer.settings, enable=not filter_groups)
+        trainer.config.algorithm.filter_groups.enable = filter_groups
+        trainer.config.algorithm.filter_groups.metric = "acc"
+        trainer.config.data.gen_batch_size = 24
+        # verl reads the switch when it builds these.
+        trainer._init_dataloader()
+        trainer.replay_buffer = trainer._build_replay_buffer()
+
+    lab.call(switch, True)
+    try:
+        metrics = lab.step()
+    finally:
+        lab.call(switch, False)
+    groups = Counter(key.rsplit("_", 2)[0] for key in metrics["batch_keys"])
+    assert list(groups.values()) == [16] * 8
+    assert metrics["training/filter_groups/evicted_samples"] > 0
+    totals = {name: metrics[f"training/total/rollouts_{name}"] for name in ("generated", "trained")}
+    assert totals["generated"] > totals["trained"]
+
+
+def test_state_restores_to_the_same_curriculum(lab: Lab):
+    def round_trip(trainer: Any) -> tuple[dict, dict]:
+        before = trainer.signal_state()
+        trainer.load_signal_state(json.loads(json.dumps(before)))
+        after = trainer.signal_state()
+        for state in (before, after):
+            del state["totals"]["seconds"], state["totals"]["seconds_by_phase"]  # time goes on
+        return before, after
+
+    before, after = lab.call(round_trip)
+    assert before == after
+
+
+def test_too_many_generation_rounds_end_with_an_error_after_a_checkpoint(lab: Lab):
+    def limit(trainer: Any, rounds: int) -> None:
+        trainer.controller.settings = replace(trainer.controller.settings, max_num_gen_batches=rounds)
+
+    def drain_and_collect(trainer: Any) -> None:
+        trainer.timing_raw = {}
+        trainer.controller.settings = replace(trainer.controller.settings, train_batch_size=64)
+        try:
+            trainer.collect_batch({}, 64)
+        finally:
+            trainer.controller.settings = replace(trainer.controller.settings, train_batch_size=8)
+
+    lab.call(limit, 1)
+    with pytest.raises(CurriculumExhaustedError) as caught:
+        lab.call(drain_and_collect)
+    lab.call(limit, 0)
+    assert "screened" in str(caught.value)
+    step = lab.call(lambda trainer: trainer.global_steps)
+    assert (lab.run_dir / "checkpoints" / f"global_step_{step - 1}" / "signal.json").exists()
+
+
+def test_the_guard_fires_when_the_weights_do_not_reach_the_engine(lab: Lab):
+    """Negative control: the synchronisation is switched off, and nothing else."""
+
+    def step_without_sync(trainer: Any) -> None:
+        import transfer_queue as tq
+
+        trainer.timing_raw = {}
+        batch = trainer.step({}, trainer.timing_raw)
+        tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+        # The engine claims the new version without having it: what a broken weight transfer looks like.
+        for server in trainer.watchdog._servers:
+            import ray
+
+            ray.get(server.set_global_steps.remote(trainer.global_steps))
+        trainer.global_steps += 1
+
+    def steps_without_sync(trainer: Any) -> None:
+        for _ in range(5):
+            step_without_sync(trainer)
+
+    with pytest.raises(StaleEngineError, match="serves other weights"):
+        lab.call(steps_without_sync)
+
+    def repair(trainer: Any) -> None:
+        _start_over(trainer)  # what the stale engine generated claims to be fresh
+        trainer.checkpoint_manager.update_weights(trainer.global_steps - 1)
+
+    lab.call(repair)
+    assert lab.step()["engine_guard/probs_diff_max"] < 1e-4
+
+
+def test_a_killed_vllm_worker_ends_the_run_with_its_name(lab: Lab):
+    """Last: the engine does not come back."""
+    import time
+
+    import psutil
+
+    def step_until_failure(trainer: Any) -> str:
+        from verl_ext.runner import name_engine_failure
+
+        try:
+            trainer.timing_raw = {}
+            for _ in range(100):
+                trainer.step({}, trainer.timing_raw)
+                trainer.on_step_end()
+                trainer.global_steps += 1
+        except Exception as error:
+            raise name_engine_failure(trainer, error) from None
+        return "the run went on without an engine"
+
+    (ledger,) = json.loads((lab.run_dir / "engine_resources.json").read_text())
+    worker_pid = next(process["pid"] for process in ledger["processes"] if "VLLM::Worker" in process["name"])
+    psutil.Process(worker_pid).kill()
+    began = time.monotonic()
+    with pytest.raises(RolloutEngineError, match=r"pid \d+|dead"):
+        lab.call(step_until_failure)
+    assert time.monotonic() - began < 60

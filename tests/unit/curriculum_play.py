@@ -1,0 +1,37 @@
+"""Small moves on a DataController that its tests share."""
+
+import json
+
+from recipe.fast_dapo.curriculum_records import CurriculumSettings, Phase, Prompt, Sample
+
+
+def make_settings(**changes):
+    return CurriculumSettings(**{"n": 2, "n_continue": 3, "train_batch_size": 2, "gen_batch_size": 4} | changes)
+
+
+def make_samples(uid, first_session, successes, version=0, num_tokens=10):
+    return [Sample(f"{uid}_{first_session + i}", success, version, num_tokens) for i, success in enumerate(successes)]
+
+
+def add(controller, *uids):
+    controller.add_new_prompts_first_generation_phase([Prompt(uid, uid) for uid in uids])
+
+
+def play_round(controller, passes=None, version=0):
+    """One generation round: `passes[uid]` of the screening samples pass (one if not named), continuations all pass."""
+    samples = {}
+    for entry in controller.get_generation_inputs():
+        uid, num = entry.prompt.uid, entry.num_samples
+        right = num if entry.phase is Phase.CONTINUATION else (passes or {}).get(uid, 1)
+        samples[uid] = make_samples(uid, entry.first_session, [1.0] * right + [0.0] * (num - right), version)
+    return controller.update_prompts(samples, version)
+
+
+def snapshot(controller):
+    """Everything observable, with what is in flight and the order of every queue."""
+    in_flight = [(uid, len(group.samples)) for uid, group in controller._in_flight.items()]
+    return json.dumps([controller.state_dict(), in_flight, sorted(controller.live_names()), controller.metrics()])
+
+
+def uids(queue):
+    return [getattr(item, "prompt", item).uid for item in queue]

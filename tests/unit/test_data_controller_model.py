@@ -1,0 +1,243 @@
+"""DataController against a naive model that keeps plain lists, in every order of calls that hypothesis finds."""
+
+import json
+from collections import Counter
+
+import pytest
+from curriculum_play import add, make_samples, snapshot, uids
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from recipe.fast_dapo.curriculum_records import CurriculumSettings, Prompt, Sample
+from recipe.fast_dapo.data_controller import DataController
+
+
+class Model(RuleBasedStateMachine):
+    """The curriculum by lists: [uid, index, samples]; nothing is fast, and each rule is written out."""
+
+    @initialize(
+        n=st.integers(2, 4),
+        n_continue=st.integers(1, 5),
+        batch=st.integers(1, 3),
+        max_buffer=st.none() | st.integers(0, 2),
+        max_staleness=st.none() | st.integers(0, 3),
+        max_attempts=st.integers(1, 3),
+    )
+    def start(self, n, n_continue, batch, max_buffer, max_staleness, max_attempts):
+        limits = {"max_buffer_prompts": max_buffer, "max_staleness": max_staleness, "max_attempts": max_attempts}
+        self.settings = CurriculumSettings(n, n_continue, batch, 4, **limits)
+        self.controller = DataController(self.settings)
+        self.first, self.second, self.ready, self.flying = [], [], [], []
+        self.num_added = self.rounds = self.failures = 0
+        self.version = 2  # so that results differ in age from the start
+        self.controller.evict(self.version)
+        fates = ("all_wrong", "all_right", "evicted_stale", "evicted_overflow", "given_up", "trained")
+        self.fates = {name: [] for name in fates}
+        self.failed_in_a_row = Counter()
+        self.trained_keys = []
+
+    @rule(indices=st.lists(st.integers(0, 3), max_size=6))
+    def add_prompts(self, indices):
+        new = [[f"u{self.num_added + i}", index, []] for i, index in enumerate(indices)]
+        self.num_added += len(new)
+        self.controller.add_new_prompts_first_generation_phase([Prompt(uid, index) for uid, index, _ in new])
+        self.first += new
+
+    @precondition(lambda self: self.num_added > 0)
+    @rule(data=st.data())
+    def refuse_live_uid(self, data):
+        live = [entry[0] for entry in self.first + self.second + self.ready + self.flying]
+        before = snapshot(self.controller)
+        again = data.draw(st.sampled_from([*live, "twice"]))
+        with pytest.raises(ValueError, match="no live prompt has"):
+            add(self.controller, "brand new", "twice", again)
+        assert snapshot(self.controller) == before
+
+    @precondition(lambda self: not self.flying)
+    @rule()
+    def generate(self):
+        n, m = self.settings.n, self.settings.n_continue
+        inputs = self.controller.get_generation_inputs()
+        got = [(entry.prompt.uid, entry.prompt.index, entry.num_samples, entry.first_session) for entry in inputs]
+        assert got == [(u, i, m, n) for u, i, _ in self.second] + [(u, i, n, 0) for u, i, _ in self.first]
+        self.flying, self.second, self.first = self.second + self.first, [], []
+
+    def draw_results(self, data):
+        """Random results, mostly mixed; some prompts fail, wholly or in part; versions are up to two behind."""
+        results = {}
+        for uid, _, old in self.flying:
+            asked = self.settings.n_continue if old else self.settings.n
+            outcome = data.draw(st.sampled_from(["mixed"] * 8 + ["wrong", "right", "short", "missing"]))
+            rights = [float(outcome == "right" or (i == 0 and outcome != "wrong")) for i in range(asked)]
+            if outcome == "short":
+                rights.pop()
+            if outcome != "missing":
+                version = max(0, self.version - data.draw(st.integers(0, 2)))
+                results[uid] = make_samples(uid, len(old), rights, version)
+        return results
+
+    @rule(data=st.data(), num=st.integers(1, 6), rounds=st.integers(2, 4), train=st.booleans())
+    def play_rounds(self, data, num, rounds, train):
+        """The trainer's order of calls; the single rules below are for every other order."""
+        for _ in range(rounds):
+            self.add_prompts([0] * num)
+            if not self.flying:
+                self.generate()
+            self.answer(data)
+            self.agrees()
+            self.update_weights(int(train))
+        if train:
+            self.train()
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data())
+    def answer(self, data):
+        n, m = self.settings.n, self.settings.n_continue
+        results, again_first, again_second, failed, released = self.draw_results(data), [], [], [], []
+        gone = sum(map(len, self.fates.values()))
+        for entry in self.flying:
+            uid, index, old = entry
+            new = results.get(uid, [])
+            if len(new) < (m if old else n):
+                failed.append(uid)
+                self.failed_in_a_row[uid] += 1
+                released += [sample.key for sample in new]
+                if self.failed_in_a_row[uid] == self.settings.max_attempts:
+                    self.fates["given_up"].append(entry)
+                else:
+                    (again_second if old else again_first).append(entry)
+                continue
+            self.failed_in_a_row[uid] = 0
+            if old:
+                self.ready.append([uid, index, old + new])
+            elif all(sample.success == 0 for sample in new):
+                self.fates["all_wrong"].append([uid, index, new])
+            elif all(sample.success == 1 for sample in new):
+                self.fates["all_right"].append([uid, index, new])
+            else:
+                self.second.append([uid, index, new])
+        self.failures += len(failed)
+        self.first, self.second, self.flying = again_first + self.first, again_second + self.second, []
+        self.rounds += 1
+        self.evict()
+        out = [entry for fate in self.fates.values() for entry in fate]
+        result = self.controller.update_prompts(dict(reversed(results.items())), self.version)
+        assert len(result.released_uids) == len(out) - gone
+        assert set(result.released_uids) <= {entry[0] for entry in out}
+        ours = [s.key for entry in out if entry[0] in result.released_uids for s in entry[2]]
+        assert sorted(result.released_keys) == sorted(ours + released)
+        assert sorted(result.failed_uids) == sorted(failed)
+
+    def evict(self):
+        limit, bound = self.settings.max_staleness, self.settings.max_buffer_prompts
+        for queue in (self.second, self.ready):
+            for entry in list(queue):
+                if limit is not None and self.version - min(s.version for s in entry[2]) > limit:
+                    queue.remove(entry)
+                    self.fates["evicted_stale"].append(entry)
+        while bound is not None and len(self.ready) > self.settings.train_batch_size + bound:
+            stalest = min(self.ready, key=lambda entry: min(s.version for s in entry[2]))  # the first among equals
+            self.ready.remove(stalest)
+            self.fates["evicted_overflow"].append(stalest)
+
+    @rule(steps=st.integers(0, 2))
+    def update_weights(self, steps):
+        gone = {name: len(fate) for name, fate in self.fates.items()}
+        self.version += steps
+        self.evict()
+        result = self.controller.evict(self.version)
+        new = [entry for name, fate in self.fates.items() for entry in fate[gone[name] :]]
+        assert sorted(result.released_uids) == sorted(entry[0] for entry in new)
+        assert sorted(result.released_keys) == sorted(s.key for entry in new for s in entry[2])
+
+    @rule()
+    def train(self):
+        batch = self.settings.train_batch_size
+        assert self.controller.is_ready_for_training() == (len(self.ready) >= batch)
+        if len(self.ready) < batch:
+            with pytest.raises(RuntimeError, match=f"{len(self.ready)} of {batch} prompts are ready"):
+                self.controller.get_training_data()
+            return
+        groups = self.controller.get_training_data()
+        taken, self.ready = self.ready[:batch], self.ready[batch:]
+        assert [[g.prompt.uid, g.prompt.index, list(g.samples)] for g in groups] == taken
+        for group in groups:
+            sessions = [sample.key for sample in group.samples]
+            assert sessions == [f"{group.prompt.uid}_{i}" for i in range(self.settings.group_size)]
+        self.fates["trained"] += taken
+        self.trained_keys += [sample.key for group in groups for sample in group.samples]
+        self.rounds = 0
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data(), fault=st.sampled_from(["unknown", "extra", "twice", "live", "nan", "future", "back"]))
+    def refuse_bad_results(self, data, fault):
+        results, version = self.draw_results(data), self.version
+        uid, _, old = data.draw(st.sampled_from(self.flying))
+        good = Sample("fresh key", 1.0, 0)
+        live_keys = sorted(s.key for entry in self.second + self.ready + self.flying for s in entry[2])
+        if fault == "unknown":
+            results["nobody"] = [good]
+        elif fault == "extra":
+            results[uid] = make_samples(
+                uid, len(old), [1.0] * (1 + (self.settings.n_continue if old else self.settings.n))
+            )
+        elif fault == "twice":
+            results[uid] = [good] * 2 if not old or self.settings.n_continue > 1 else [good] * 3
+        elif fault == "live":
+            results[uid] = [Sample(live_keys[0], 1.0, 0)] if live_keys else [good, good]
+        elif fault == "nan":
+            results[uid] = [Sample("fresh key", float("nan"), 0)]
+        elif fault == "future":
+            results[uid] = [Sample("fresh key", 1.0, version + 1)]
+        else:
+            version = self.controller.weight_version - 1
+        before = snapshot(self.controller)
+        with pytest.raises(ValueError, match="expected"):
+            self.controller.update_prompts(results, version)
+        assert snapshot(self.controller) == before
+
+    @rule()
+    def resume_from_checkpoint(self):
+        saved = json.loads(json.dumps(self.controller.state_dict()))
+        metrics = self.controller.metrics()
+        self.controller = DataController(self.settings)
+        add(self.controller, "what it held before is replaced")
+        self.controller.load_state_dict(saved)
+        assert self.controller.state_dict() == saved
+        waiting = {"first_phase_prompts", "second_phase_prompts", "in_flight_prompts"}
+        same = {name for name in metrics if name.removeprefix("curriculum/") not in waiting}
+        assert all(self.controller.metrics()[name] == metrics[name] for name in same)
+        self.first = [entry for entry in self.flying if not entry[2]] + self.first
+        self.second = [entry for entry in self.flying if entry[2]] + self.second
+        self.flying = []
+
+    @invariant()
+    def agrees(self):
+        if not hasattr(self, "settings"):
+            return
+        controller = self.controller
+        assert uids(controller.prompts_for_first_generation_phase) == [entry[0] for entry in self.first]
+        assert uids(controller.prompts_for_second_generation_phase) == [entry[0] for entry in self.second]
+        assert uids(controller.prompts_for_training) == [entry[0] for entry in self.ready]
+        live = self.first + self.second + self.ready + self.flying
+        counts = {name: len(fate) for name, fate in self.fates.items()}
+        assert controller.conservation() == {"added": self.num_added, **counts, "live": len(live)}
+        assert self.num_added == sum(counts.values()) + len(live)
+        everyone = [entry[0] for fate in self.fates.values() for entry in fate] + [entry[0] for entry in live]
+        assert sorted(everyone) == sorted(f"u{i}" for i in range(self.num_added))
+        assert len(self.trained_keys) == len(set(self.trained_keys))
+        assert controller.live_names() == {e[0] for e in live} | {s.key for e in live for s in e[2]}
+        assert controller.num_gen_batches == self.rounds
+        assert controller.metrics()["curriculum/total/failed"] == self.failures
+        for queue, entries in (
+            (controller.prompts_for_second_generation_phase, self.second),
+            (controller.prompts_for_training, self.ready),
+        ):
+            assert queue.oldest_version == min((s.version for e in entries for s in e[2]), default=None)
+
+
+Model.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestAgainstModel = Model.TestCase

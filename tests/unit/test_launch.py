@@ -1,0 +1,67 @@
+"""What surrounds a run: the environment of its processes, and how errors reach the person who started it."""
+
+import os
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from verl_ext import launch
+from verl_ext.errors import StaleEngineError
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch):
+    """Whatever a test adopts is undone."""
+    for name in ("VERL_USE_EXTERNAL_MODULES", "SIGNAL_TEST"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+def _config(**env_vars: str):
+    return OmegaConf.create({"ray_kwargs": {"ray_init": {"runtime_env": {"env_vars": env_vars}}}, "path": None})
+
+
+def test_the_driver_takes_over_the_workers_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    config = _config(SIGNAL_TEST="from config")
+    launch.adopt_environment(config)
+    env_vars = config.ray_kwargs.ray_init.runtime_env.env_vars
+    assert os.environ["SIGNAL_TEST"] == "from config"
+    assert "verl_ext.plugin" in env_vars.VERL_USE_EXTERNAL_MODULES.split(",")
+    assert env_vars.PYTHONPATH.split(os.pathsep) == ["/elsewhere", str(launch.PROJECT_ROOT)]
+
+
+def test_what_the_user_has_set_wins_over_the_configuration(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SIGNAL_TEST", "from user")
+    config = _config(SIGNAL_TEST="from config")
+    launch.adopt_environment(config)
+    assert config.ray_kwargs.ray_init.runtime_env.env_vars.SIGNAL_TEST == "from user"
+
+
+def test_local_paths_become_absolute_and_names_on_a_hub_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    Path("train.parquet").touch()
+    config = OmegaConf.create({"files": ["train.parquet", "s3://bucket/a.parquet"], "model": "Qwen/Qwen2.5-1.5B"})
+    launch.resolve_paths(config, "files", "model")
+    assert config.files == [str(tmp_path / "train.parquet"), "s3://bucket/a.parquet"]
+    assert config.model == "Qwen/Qwen2.5-1.5B"
+
+
+def test_an_error_for_people_ends_with_its_message_also_as_the_cause_of_rays(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught, launch.people_errors():
+        raise RuntimeError("ray wraps it") from StaleEngineError("the engine is stale")
+    assert caught.value.code == 1
+    assert "error: the engine is stale" in capsys.readouterr().err
+
+
+def test_other_errors_keep_their_traceback():
+    with pytest.raises(ZeroDivisionError), launch.people_errors():
+        _ = 1 / 0
+
+
+def test_an_interrupted_run_says_how_to_go_on(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught, launch.people_errors():
+        raise KeyboardInterrupt
+    assert caught.value.code == 130
+    assert "the same command resumes" in capsys.readouterr().err
