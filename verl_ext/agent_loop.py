@@ -2,12 +2,14 @@
 
 - A prompt's sessions may start at a number other than 0, so that further rollouts of a prompt get keys of their own
   (`{uid}_{session}_{index}`) beside those of an earlier call.
-- The workers report what the control plane decides on (reward, length, weight version) when a call is done. The
-  trainer waits for that instead of polling TransferQueue, and a failed rollout comes with its cause.
+- The workers report what the control plane decides on (reward, length, weight version), prompt by prompt as they
+  finish or when a whole call is done. The trainer waits for that instead of polling TransferQueue, and a failed rollout
+  comes with its cause.
 """
 
 import asyncio
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +49,19 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._reports: dict[str, PromptReport] = defaultdict(PromptReport)
+        self._finished: dict[str, asyncio.Queue[str]] = {}  # by uid: where to say that the prompt is done
+
+    async def generate_and_stream(self, batch: TensorDict) -> AsyncIterator[dict[str, PromptReport]]:
+        """Generate all rollouts of a batch; yields the reports of its prompts, by uid, as they finish."""
+        uids, finished = list(batch["uid"]), asyncio.Queue[str]()
+        self._finished |= dict.fromkeys(uids, finished)
+        await self.generate_sequences(batch)
+        missing = len(uids)
+        while missing:
+            done = [await finished.get()]
+            done += [finished.get_nowait() for _ in range(finished.qsize())]
+            missing -= len(done)
+            yield {uid: self._take_report(uid) for uid in done}
 
     async def generate_and_report(self, batch: TensorDict) -> dict[str, PromptReport]:
         """Generate all rollouts of a batch and wait for them.
@@ -54,14 +69,23 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
         Returns:
             By uid, one report a prompt.
         """
-        uids = list(batch["uid"])
-        earlier = set(self.background_tasks)
-        await self.generate_sequences(batch)
-        await asyncio.gather(*(self.background_tasks - earlier))
-        reports = {uid: self._reports.pop(uid, PromptReport()) for uid in uids}
-        for report in reports.values():
-            report.rollouts.sort(key=lambda rollout: int(rollout.key.rsplit("_", 2)[1]))
+        reports: dict[str, PromptReport] = {}
+        async for finished in self.generate_and_stream(batch):
+            reports |= finished
         return reports
+
+    def _take_report(self, uid: str) -> PromptReport:
+        report = self._reports.pop(uid, PromptReport())
+        report.rollouts.sort(key=lambda rollout: int(rollout.key.rsplit("_", 2)[1]))
+        return report
+
+    async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        uid = prompt["uid"]
+        try:
+            await super()._run_prompt(prompt, *args, **kwargs)
+        finally:
+            if uid in self._finished:
+                self._finished.pop(uid).put_nowait(uid)
 
     async def _run_agent_loop(self, *args: Any, session_id: int, **kwargs: Any) -> None:
         first_session = int(kwargs.pop(FIRST_SESSION, 0))
@@ -98,6 +122,8 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(SignalAgentLoopWorker)
+        self._streams: list[ray.ObjectRefGenerator] = []
+        self._num_dispatched = 0
 
     def generate_and_report(self, prompts: TensorDict) -> dict[str, PromptReport]:
         """Dispatch a batch to the workers and wait until every rollout has ended.
@@ -116,4 +142,31 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
         reports: dict[str, PromptReport] = {}
         for part in ray.get(calls):
             reports.update(part)
+        return reports
+
+    def dispatch(self, prompts: TensorDict) -> None:
+        """Send a batch to the workers without waiting; `finished_reports` hands over what becomes of it."""
+        for chunk in prompts.chunk(len(self.agent_loop_workers)):
+            # In turns: batches smaller than the number of workers would all go to the first.
+            worker = self.agent_loop_workers[self._num_dispatched % len(self.agent_loop_workers)]
+            self._num_dispatched += 1
+            self._streams.append(worker.generate_and_stream.remote(chunk))
+
+    def finished_reports(self) -> dict[str, PromptReport]:
+        """Reports, by uid, of dispatched prompts that have finished; waits for at least one.
+
+        Raises:
+            RuntimeError: if nothing is under way.
+        """
+        reports: dict[str, PromptReport] = {}
+        while not reports:
+            if not self._streams:
+                raise RuntimeError("no dispatched prompt is under way: dispatch a batch first")
+            ray.wait(self._streams, num_returns=1)
+            ready, _ = ray.wait(self._streams, num_returns=len(self._streams), timeout=0)
+            for stream in ready:
+                try:
+                    reports |= ray.get(next(stream))
+                except StopIteration:
+                    self._streams.remove(stream)
         return reports

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _OUTCOMES = {
-    "screened": ("prompts", "prompts whose n screening rollouts are complete"),
+    "screened": ("prompts", "prompts whose screening has ended"),
     "qualified": ("prompts", "screened prompts with 0 < pass rate < 1, which go on to the second phase"),
     "all_wrong": ("prompts", "screened prompts dropped because no rollout passed"),
     "all_right": ("prompts", "screened prompts dropped because every rollout passed"),
     "failed": ("events", "generation calls that returned fewer rollouts of a prompt than asked"),
-    "evicted_stale": ("prompts", "second-phase or ready prompts dropped for exceeding max_staleness"),
+    "expired": (
+        "prompts",
+        "prompts whose samples exceeded max_staleness: the samples are dropped, the prompt is screened anew",
+    ),
     "evicted_overflow": ("prompts", "ready prompts dropped for exceeding max_buffer_prompts, stalest first"),
     "given_up": ("prompts", "prompts dropped after max_attempts failed calls in a row"),
     "trained": ("prompts", "prompts handed to the trainer"),
@@ -21,11 +24,16 @@ _OUTCOMES = {
     "generated_rollouts": ("rollouts", "rollouts returned by generation, those of failed prompts included"),
     "generated_tokens": ("tokens", "response tokens of generated_rollouts"),
     "trained_rollouts": ("rollouts", "rollouts handed to the trainer"),
+    "uninformative_rollouts": ("rollouts", "rollouts of prompts dropped because all of them failed or all passed"),
+    "expired_rollouts": ("rollouts", "finished rollouts dropped with expired or overflowing prompts"),
+    "failed_rollouts": ("rollouts", "rollouts of incomplete generation calls and of prompts given up"),
+    "set_aside_rollouts": ("rollouts", "screening rollouts that correction=continuation_only does not train on"),
     "trained_tokens": ("tokens", "response tokens of trained_rollouts"),
 }
 _RATIOS = {
     "qualified_share": ("fraction", "qualified / screened; left out when nothing was screened"),
-    "screening_pass_rate/mean": ("fraction", "mean pass rate of the screened prompts; left out when none was screened"),
+    "screening_pass_rate/mean": ("fraction", "passes / rollouts of screening; left out when nothing was screened"),
+    "screening_rollouts/mean": ("rollouts", "screening rollouts a screened prompt; left out when nothing was screened"),
     "generated_to_trained": ("ratio", "generated_rollouts / trained_rollouts; left out when nothing was trained"),
 }
 _GAUGES = {
@@ -33,7 +41,19 @@ _GAUGES = {
     "second_phase_prompts": ("prompts", "qualified prompts that wait for their continuation"),
     "ready_prompts": ("prompts", "prompts with all their rollouts, waiting to be trained on"),
     "in_flight_prompts": ("prompts", "prompts in the generation call now under way"),
-    "num_gen_batches": ("calls", "generation calls completed since the last training batch"),
+    "num_gen_batches": (
+        "calls",
+        "merged: generation calls since the last training batch; streaming: gen_batch_sizes screened since",
+    ),
+    "buffered_rollouts": ("rollouts", "finished rollouts of prompts that wait or are in flight"),
+    "unaccounted_rollouts": (
+        "rollouts",
+        "generated minus trained, uninformative, expired, failed, set aside and buffered; always 0",
+    ),
+    "expected_qualified_share": (
+        "fraction",
+        "discounted share of screened prompts that qualified, which streaming admits by",
+    ),
 }
 _AGES = {
     "sample_age/mean": ("weight versions", "mean age of the trained rollouts; left out when nothing was trained"),
@@ -43,7 +63,7 @@ HISTOGRAM_NAME = "curriculum/screening_pass_rate/{k}_of_{n}"
 
 METRICS: dict[str, tuple[str, str]] = {
     **{f"curriculum/{name}": entry for name, entry in {**_OUTCOMES, **_RATIOS, **_AGES, **_GAUGES}.items()},
-    HISTOGRAM_NAME: ("prompts", "screened prompts with exactly k passes of n, one metric for each k from 0 to n"),
+    HISTOGRAM_NAME: ("prompts", "prompts with exactly k passes in a screening of n rollouts, for each k from 0 to n"),
     "curriculum/total/added": ("prompts", "prompts that entered the curriculum; since the start of the run"),
     **{
         f"curriculum/total/{name}": (unit, f"{text}; since the start of the run")
@@ -52,7 +72,7 @@ METRICS: dict[str, tuple[str, str]] = {
 }
 """Every metric: name -> (unit, description). Names without `total/` count since the last `reset_step_metrics`."""
 
-_COUNTERS = ("added", *_OUTCOMES, "trained_age")
+_COUNTERS = ("added", *_OUTCOMES, "trained_age", "screening_rollouts", "screening_passes")
 _WINDOWS = ("step", "batch", "total")
 
 
@@ -69,10 +89,13 @@ class CurriculumCounts:
         for window in self.windows.values():
             window[name] += int(amount)  # a NumPy integer would not survive json.dumps
 
-    def add_screening(self, num_passes: int) -> None:
+    def add_screening(self, num_passes: int, num_samples: int) -> None:
         self.add("screened")
-        for histogram in self.passes.values():
-            histogram[num_passes] += 1
+        self.add("screening_rollouts", num_samples)
+        self.add("screening_passes", num_passes)
+        if num_samples == self.n:
+            for histogram in self.passes.values():
+                histogram[num_passes] += 1
 
     def add_trained_ages(self, ages: Sequence[int]) -> None:
         """Ages in weight versions of the rollouts of a training batch."""
@@ -95,8 +118,8 @@ class CurriculumCounts:
             values |= {prefix + name: float(counts[name]) for name in _OUTCOMES}
             if counts["screened"]:
                 values[prefix + "qualified_share"] = counts["qualified"] / counts["screened"]
-                passes = sum(k * count for k, count in enumerate(self.passes[window]))
-                values[prefix + "screening_pass_rate/mean"] = passes / (self.n * counts["screened"])
+                values[prefix + "screening_pass_rate/mean"] = counts["screening_passes"] / counts["screening_rollouts"]
+                values[prefix + "screening_rollouts/mean"] = counts["screening_rollouts"] / counts["screened"]
             if counts["trained_rollouts"]:
                 values[prefix + "generated_to_trained"] = counts["generated_rollouts"] / counts["trained_rollouts"]
         values["curriculum/total/added"] = float(self.windows["total"]["added"])
@@ -149,15 +172,15 @@ def explain_missing_batch(
             f" {window['failed']} times a prompt came back with fewer rollouts than asked: look at generation first."
         )
     changes = []
-    if passes[0]:
+    if window["all_wrong"]:
         changes.append(
-            f"{passes[0]} prompts were all wrong: use easier ones or a larger rollout.n, and check that right answers "
-            "exceed success_threshold"
+            f"{window['all_wrong']} prompts were all wrong: use easier ones or a larger rollout.n, and check that "
+            "right answers exceed success_threshold"
         )
-    if passes[n]:
-        changes.append(f"{passes[n]} prompts were all right: use harder ones or a larger rollout.n")
-    if window["evicted_stale"]:
-        changes.append(f"{window['evicted_stale']} qualified prompts grew too old: raise max_staleness")
+    if window["all_right"]:
+        changes.append(f"{window['all_right']} prompts were all right: use harder ones or a larger rollout.n")
+    if window["expired"]:
+        changes.append(f"{window['expired']} times a qualified prompt grew too old: raise max_staleness")
     if qualified:
         # One round more than the screening needs: the last continuation runs in the round after its screening.
         needed = rounds + 1 + math.ceil(max(0, wanted - ready - waiting) * screened / (qualified * gen_batch_size))

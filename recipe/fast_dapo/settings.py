@@ -9,13 +9,22 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from recipe.fast_dapo.curriculum_records import CurriculumSettings
+from recipe.fast_dapo.correction import CORRECTIONS
+from recipe.fast_dapo.curriculum_records import SCHEDULES, CurriculumSettings
+from recipe.fast_dapo.predictor import PredictorSettings
+from recipe.fast_dapo.screening import SCREENINGS
 from verl_ext.errors import ConfigError
 
-SCHEDULES = ("merged",)
+PREDICTORS = ("none", "posterior")
 CURRICULUM_KEYS = (
     "enable",
     "schedule",
+    "screening",
+    "screening_chunk",
+    "predictor",
+    "posterior",
+    "correction",
+    "correction_clip",
     "max_num_gen_batches",
     "max_buffer_prompts",
     "max_staleness",
@@ -33,16 +42,18 @@ class FastDapoSettings:
     """What the trainer needs to know beyond verl's configuration."""
 
     enable: bool
-    schedule: str
     success_metric: str
     controller: CurriculumSettings
+    predictor: PredictorSettings | None  # None: epochs in the data loader's order
+    screening_chunk: int | None  # rollouts a stage of sequential screening; None: all n at once
+    correction_clip: float | None  # largest Horvitz-Thompson weight
 
 
 def resolve_group_size(config: DictConfig) -> None:
     """Give verl the one number of rollouts a prompt that it knows, N = n + n_continue.
 
-    verl uses `rollout.n` in the arithmetic of mini-batches and advantages, where a group has N rollouts; how a group
-    comes about, n and then n_continue, is kept under `curriculum`. Idempotent; changes `config`.
+    verl uses `rollout.n` in the arithmetic of mini-batches and advantages, where a group has N rollouts (n_continue,
+    if only these are trained on); how a group comes about is kept under `curriculum`. Idempotent; changes `config`.
     """
     rollout = config.actor_rollout_ref.rollout
     if "n_continue" not in rollout:
@@ -51,7 +62,8 @@ def resolve_group_size(config: DictConfig) -> None:
         config.curriculum.n = rollout.n
         config.curriculum.n_continue = rollout.pop("n_continue")
         if isinstance(config.curriculum.n, int) and isinstance(config.curriculum.n_continue, int):
-            rollout.n = config.curriculum.n + config.curriculum.n_continue
+            only_continuation = config.curriculum.enable and config.curriculum.correction == "continuation_only"
+            rollout.n = config.curriculum.n_continue + (0 if only_continuation else config.curriculum.n)
 
 
 def read_settings(config: DictConfig) -> FastDapoSettings:
@@ -63,12 +75,22 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
     problems: list[str] = []
     curriculum, data = config.curriculum, config.data
     problems += _unknown_keys(curriculum)
-    if curriculum.schedule not in SCHEDULES:
-        problems.append(f"curriculum.schedule must be one of {', '.join(SCHEDULES)}; got {curriculum.schedule!r}")
+    for name, known in (
+        ("schedule", SCHEDULES),
+        ("screening", SCREENINGS),
+        ("predictor", PREDICTORS),
+        ("correction", CORRECTIONS),
+    ):
+        if curriculum[name] not in known:
+            problems.append(f"curriculum.{name} must be one of {', '.join(known)}; got {curriculum[name]!r}")
     problems += _check_batch_arithmetic(config)
     if curriculum.enable:
         problems += _check_curriculum(config)
-    controller = None
+    controller = predictor = None
+    try:
+        predictor = PredictorSettings(**curriculum.posterior)
+    except (ValueError, TypeError) as error:
+        problems.append(f"curriculum.posterior: {error}")
     try:
         controller = CurriculumSettings(
             n=curriculum.n,
@@ -79,12 +101,22 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
             max_buffer_prompts=curriculum.max_buffer_prompts,
             max_staleness=curriculum.max_staleness,
             success_threshold=curriculum.success_threshold,
+            # A wrong name is reported above.
+            schedule=curriculum.schedule if curriculum.schedule in SCHEDULES else "merged",
+            correction=curriculum.correction if curriculum.correction in CORRECTIONS else "none",
         )
     except (ValueError, TypeError) as error:
         problems.append(f"{error} (actor_rollout_ref.rollout.n and .n_continue, data.*, curriculum.*)")
     if problems or controller is None:
         raise ConfigError("The configuration cannot be run:\n  - " + "\n  - ".join(problems))
-    return FastDapoSettings(curriculum.enable, curriculum.schedule, curriculum.success_metric, controller)
+    return FastDapoSettings(
+        enable=curriculum.enable,
+        success_metric=curriculum.success_metric,
+        controller=controller,
+        predictor=predictor if curriculum.predictor == "posterior" else None,
+        screening_chunk=curriculum.screening_chunk if curriculum.screening == "sequential" else None,
+        correction_clip=curriculum.correction_clip,
+    )
 
 
 def _unknown_keys(curriculum: DictConfig) -> list[str]:
@@ -116,7 +148,21 @@ def _check_batch_arithmetic(config: DictConfig) -> list[str]:
 
 def _check_curriculum(config: DictConfig) -> list[str]:
     """What contradicts a curriculum, with the option that resolves it."""
-    problems = []
+    problems, curriculum = [], config.curriculum
+    if curriculum.screening == "sequential":
+        for name, needed in (("schedule", "streaming"), ("predictor", "posterior")):
+            if curriculum[name] != needed:
+                problems.append(
+                    f"curriculum.screening=sequential needs curriculum.{name}={needed}, got {curriculum[name]}: it "
+                    "stops by each prompt's posterior, and all stages must come from the same weights"
+                )
+    if not isinstance(curriculum.screening_chunk, int) or curriculum.screening_chunk < 1:
+        problems.append(f"curriculum.screening_chunk must be an int >= 1, got {curriculum.screening_chunk!r}: try 2")
+    if curriculum.correction_clip is not None and not curriculum.correction_clip >= 1:
+        problems.append(
+            f"curriculum.correction_clip must be at least 1 or null, got {curriculum.correction_clip}: a weight is "
+            "never smaller"
+        )
     if OmegaConf.select(config, "algorithm.filter_groups.enable"):
         problems.append(
             "algorithm.filter_groups.enable (verl's dynamic sampling) and curriculum.enable both filter prompts: set "

@@ -1,18 +1,25 @@
 """Fast DAPO on verl's trainer: connects `DataController` to the data loader, the engines and TransferQueue."""
 
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+import torch
 import transfer_queue as tq
 from omegaconf import DictConfig
 from tensordict import NonTensorData, TensorDict
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import register_trainer
 from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.debug import marked_timer
 
-from recipe.fast_dapo.curriculum_records import GenerationInput, Prompt, Sample, UpdateResult
+from recipe.fast_dapo.correction import clip_weights, horvitz_thompson_weight
+from recipe.fast_dapo.curriculum_records import GenerationInput, Prompt, Sample, TrainingGroup, UpdateResult
 from recipe.fast_dapo.data_controller import DataController, TooManyGenerationBatches
+from recipe.fast_dapo.predictor import PassRatePosterior
+from recipe.fast_dapo.screening import ScreeningPlan, plan_screening
 from recipe.fast_dapo.settings import read_settings, resolve_group_size
 from verl_ext.agent_loop import FIRST_SESSION, PromptReport, RolloutReport
 from verl_ext.errors import GenerationFailedError, SignalError
@@ -20,6 +27,9 @@ from verl_ext.json_lines import JsonLines
 from verl_ext.trainer import SignalTrainer
 
 PARTITION = "train"
+
+# Prompts in a row without a single rollout, after which generation counts as broken.
+_MAX_FAILED_PROMPTS = 16
 
 
 class CurriculumExhaustedError(SignalError):
@@ -36,9 +46,24 @@ class FastDapoTrainer(SignalTrainer):
     def __init__(self, config: DictConfig) -> None:
         resolve_group_size(config)
         self.settings = read_settings(config)
-        self.controller = DataController(self.settings.controller)
+        self.controller = self.new_controller()
+        self.predictor: PassRatePosterior | None = None
+        self._asked: dict[str, GenerationInput] = {}  # in flight, by uid
+        self._num_failed_prompts = 0  # in a row
+        self._weights: dict[str, float] = {}  # of the step's groups, by uid
         super().__init__(config)
         self.prompt_records = JsonLines(self.run_folder.prompts)
+
+    def new_controller(self) -> DataController:
+        """An empty controller for this run's settings."""
+        return DataController(self.settings.controller, self._plan_screening if self.settings.screening_chunk else None)
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        if self.settings.enable and self.settings.predictor is not None:
+            self.predictor = PassRatePosterior(len(self.train_dataset), self.settings.predictor)
+            indices = [info["index"] for info in self.train_dataset.dataframe["extra_info"]]
+            self._position = {index: position for position, index in enumerate(indices)}
 
     # ------------------------------ collecting a batch ------------------------------
 
@@ -53,16 +78,56 @@ class FastDapoTrainer(SignalTrainer):
         self.timing_raw["gen"] = 0.0  # a step that the buffer covers generates nothing, and says so
         self.controller.reset_step_metrics()
         self._release(self.controller.evict(self._weight_version))
-        while not self.controller.is_ready_for_training():
-            self._generation_round()
+        if self.predictor is not None:
+            self.predictor.set_weight_version(self._weight_version)
+            self.predictor.reset_calibration()
+        if self.settings.controller.schedule == "streaming":
+            self._generate_streaming()
+        else:
+            while not self.controller.is_ready_for_training():
+                self._generation_round()
         groups = self.controller.get_training_data()
         self._record({"event": "trained", "index": group.prompt.index} for group in groups)
-        keys = [sample.key for group in groups for sample in group.samples]
+        keys = [sample.key for group in groups for sample in self.controller.trained_samples(group)]
         tags = tq.kv_list(PARTITION)[PARTITION]
-        # The prompts' own rows have done their work; verl clears the rollouts after the step.
-        tq.kv_clear(keys=[group.prompt.uid for group in groups], partition_id=PARTITION)
+        # The prompts' own rows have done their work, and so have samples that are not trained on; verl clears the
+        # others after the step.
+        done = {sample.key for group in groups for sample in group.samples} - set(keys)
+        tq.kv_clear(keys=[*(group.prompt.uid for group in groups), *done], partition_id=PARTITION)
         metrics.update(self.controller.metrics())
+        if self.predictor is not None:
+            metrics.update(self.predictor.calibration())
+        self._weights = self._correction_weights(groups, metrics)
         return KVBatchMeta(partition_id=PARTITION, keys=keys, tags=[tags[key] for key in keys])
+
+    def select_samples(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """Weights the advantages by the correction; all rollouts stay."""
+        if not self._weights:
+            return batch
+        rows = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"])
+        # Rows that only fill up a batch belong to no group.
+        weights = [self._weights.get(key.rsplit("_", 2)[0], 1.0) for key in batch.keys]
+        scaled = [row * weight for row, weight in zip(rows["advantages"].unbind(), weights, strict=True)]
+        fields = TensorDict({"advantages": torch.nested.as_nested_tensor(scaled, layout=torch.jagged)}, len(scaled))
+        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+        return batch
+
+    def _correction_weights(self, groups: list[TrainingGroup], metrics: dict[str, Any]) -> dict[str, float]:
+        """By uid, what the advantages of a group are multiplied by; empty without a correction."""
+        if self.settings.controller.correction != "horvitz_thompson":
+            return {}
+        exact = np.array(
+            [horvitz_thompson_weight(g.num_passes, len(g.samples), g.plan.max_fails, g.plan.max_passes) for g in groups]
+        )
+        weights, clipped_share = clip_weights(exact, self.settings.correction_clip)
+        metrics |= {
+            "curriculum/correction_weight/mean": float(weights.mean()),
+            "curriculum/correction_weight/max": float(weights.max()),
+            "curriculum/correction_weight/clipped_share": clipped_share,
+        }
+        return {group.prompt.uid: float(weight) for group, weight in zip(groups, weights, strict=True)}
+
+    # ------------------------------ generating ------------------------------
 
     @property
     def _weight_version(self) -> int:
@@ -70,25 +135,81 @@ class FastDapoTrainer(SignalTrainer):
         return self.global_steps - 1
 
     def _generation_round(self) -> None:
-        """One generation call: continuation of what qualified, screening of new prompts."""
+        """Merged: one call, with the continuation of what qualified and the screening of new prompts."""
+        self._check_num_gen_batches()
+        self._add_prompts()
+        inputs = self.controller.get_generation_inputs()
+        batch = self._generation_batch(inputs)
+        with marked_timer("gen", self.timing_raw, color="red"):
+            reports = self.agent_loop_manager.generate_and_report(batch)
+        self._take_reports(reports, more_to_come=False)
+
+    def _generate_streaming(self) -> None:
+        """Until a batch is ready and nothing is in flight: continue and admit the moment a report allows it."""
+        while True:
+            if not self.controller.num_in_flight:
+                self._check_num_gen_batches()
+            self._add_prompts()
+            inputs = self.controller.get_generation_inputs()
+            if inputs:
+                self.agent_loop_manager.dispatch(self._generation_batch(inputs))
+            if not self.controller.num_in_flight:
+                return
+            with marked_timer("gen", self.timing_raw, color="red"):
+                reports = self.agent_loop_manager.finished_reports()
+            self._take_reports(reports, more_to_come=True)
+
+    def _check_num_gen_batches(self) -> None:
         try:
             self.controller.check_num_gen_batches()
         except TooManyGenerationBatches as error:
             self._save_unfinished_step()
             raise CurriculumExhaustedError(f"{error}\nA checkpoint was written to resume from.") from None
 
-        new_rows = self._fetch_one_gen_batch()
-        prompts = [Prompt(uid=uid, index=index) for uid, index in zip(new_rows["uid"], new_rows["index"], strict=True)]
-        self._put_rows(prompts, new_rows)
-        self.controller.add_new_prompts_first_generation_phase(prompts)
-        inputs = self.controller.get_generation_inputs()
-        batch = self._generation_batch(inputs)
-        with marked_timer("gen", self.timing_raw, color="red"):
-            reports = self.agent_loop_manager.generate_and_report(batch)
+    def _take_reports(self, reports: Mapping[str, PromptReport], *, more_to_come: bool) -> None:
+        """Hand the outcome of generation to the controller and the predictor."""
         self._refuse_total_failure(reports)
         samples = {uid: [self._sample(rollout) for rollout in report.rollouts] for uid, report in reports.items()}
-        self._release(self.controller.update_prompts(samples, self._weight_version))
-        self._record(self._outcome(entry, samples.get(entry.prompt.uid, [])) for entry in inputs)
+        self._release(self.controller.update_prompts(samples, self._weight_version, more_to_come=more_to_come))
+        entries = [self._asked.pop(uid) for uid in reports]
+        outcomes = [self._outcome(entry, samples[entry.prompt.uid]) for entry in entries]
+        if self.predictor is not None:
+            for outcome in outcomes:
+                passes = outcome["passes"]
+                self.predictor.observe(self._position[outcome["index"]], passes, outcome["samples"] - passes)
+        self._record(outcomes)
+
+    def _add_prompts(self) -> None:
+        """Fetch what the controller asks for, in whole batches of the loader or by the predictor's choice."""
+        while (wanted := self.controller.num_prompts_wanted) > 0:
+            rows = self._fetch_one_gen_batch() if self.predictor is None else self._fetch_chosen(wanted)
+            if rows is None:
+                return
+            prompts = [Prompt(uid=uid, index=index) for uid, index in zip(rows["uid"], rows["index"], strict=True)]
+            self._put_rows(prompts, rows)
+            self.controller.add_new_prompts_first_generation_phase(prompts)
+
+    def _fetch_chosen(self, count: int) -> TensorDict | None:
+        """Rows of the predictor's choice, as verl's loader would give them; None if every prompt is live."""
+        live = [self._position[index] for index in self.controller.live_indices()]
+        with marked_timer("predict", self.timing_raw):
+            positions = self.predictor.choose(count, live)
+        if not len(positions):
+            return None
+        rows = collate_fn([self.train_dataset[int(position)] for position in positions])
+        rows["uid"] = np.array([str(uuid.uuid4()) for _ in positions], dtype=object)
+        return tu.get_tensordict(rows)
+
+    def _plan_screening(self, prompt: Prompt) -> ScreeningPlan:
+        """Sequential screening: the limits that the prompt's posterior and the price of a mixed prompt call for."""
+        alpha, beta = self.predictor.posterior(self._position[prompt.index])
+        return plan_screening(
+            float(alpha),
+            float(beta),
+            n=self.settings.controller.n,
+            chunk=self.settings.screening_chunk,
+            price=self.controller.screening_price,
+        )
 
     def _put_rows(self, prompts: list[Prompt], rows: TensorDict) -> None:
         """Keep the prompts' rows in TransferQueue, from where their continuation and a resumed run read them."""
@@ -102,6 +223,7 @@ class FastDapoTrainer(SignalTrainer):
         tu.assign_non_tensor_stack(batch, "__rollout_n__", [entry.num_samples for entry in inputs])
         tu.assign_non_tensor_stack(batch, FIRST_SESSION, [entry.first_session for entry in inputs])
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
+        self._asked |= {entry.prompt.uid: entry for entry in inputs}
         return batch
 
     def _sample(self, rollout: RolloutReport) -> Sample:
@@ -117,11 +239,17 @@ class FastDapoTrainer(SignalTrainer):
             )
         return Sample(key=rollout.key, success=success, version=rollout.version, num_tokens=rollout.num_tokens)
 
-    def _refuse_total_failure(self, reports: dict[str, PromptReport]) -> None:
+    def _refuse_total_failure(self, reports: Mapping[str, PromptReport]) -> None:
+        """A prompt may fail; when all of them do, the cause is elsewhere and no retry helps."""
+        if any(report.rollouts for report in reports.values()):
+            self._num_failed_prompts = 0
+            return
+        self._num_failed_prompts += len(reports)
         errors = [error for report in reports.values() for error in report.errors]
-        if errors and not any(report.rollouts for report in reports.values()):
+        others_in_flight = self.controller.num_in_flight > len(reports)
+        if errors and (self._num_failed_prompts >= _MAX_FAILED_PROMPTS or not others_in_flight):
             raise GenerationFailedError(
-                f"All {len(errors)} rollouts of a generation call failed; the first with: {errors[0]}"
+                f"Generation failed for {self._num_failed_prompts} prompts in a row; the last time with: {errors[0]}"
             )
 
     def _release(self, result: UpdateResult) -> None:
@@ -149,12 +277,15 @@ class FastDapoTrainer(SignalTrainer):
     def signal_state(self) -> dict[str, Any]:
         return super().signal_state() | {
             "controller": self.controller.state_dict(),
+            "predictor": self.predictor and self.predictor.state_dict(),
             "prompt_records_bytes": self.prompt_records.num_bytes,
         }
 
     def load_signal_state(self, state: dict[str, Any]) -> None:
         super().load_signal_state(state)
         self.controller.load_state_dict(state["controller"])
+        if self.predictor is not None and state["predictor"] is not None:
+            self.predictor.load_state_dict(state["predictor"])
         self.prompt_records.cut_back_to(state["prompt_records_bytes"])
         # The checkpoint was written while the step's own batch was still in the queue: it has been trained on.
         live = self.controller.live_names()

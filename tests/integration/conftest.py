@@ -6,6 +6,7 @@ turns with it. Each leaves it able to make another step; the check that breaks t
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,46 @@ class Lab:
 
     def step(self) -> dict[str, Any]:
         """One whole RL step, as verl's `fit` makes it; its metrics."""
-        return self.call(_make_step)
+        metrics = self.call(_make_step)
+        assert metrics.get("curriculum/unaccounted_rollouts", 0) == 0
+        return metrics
+
+    @contextmanager
+    def settings(self, **changes: Any) -> Iterator[None]:
+        """Start over, for a while, under other settings; names as in the configuration, dots as double underscores."""
+        before = self.call(_change_settings, {name.replace("__", "."): value for name, value in changes.items()})
+        try:
+            yield
+        finally:
+            self.call(_change_settings, before)
+
+
+def start_over(trainer: Any) -> None:
+    """Forget all prompts and their rollouts."""
+    import transfer_queue as tq
+
+    stored = list(tq.kv_list("train").get("train", {}))
+    if stored:
+        tq.kv_clear(keys=stored, partition_id="train")
+    trainer.controller = trainer.new_controller()
+
+
+def _change_settings(trainer: Any, changes: dict[str, Any]) -> dict[str, Any]:
+    """Change the configuration and rebuild what was built from it; returns the values from before."""
+    from omegaconf import OmegaConf, open_dict
+
+    from recipe.fast_dapo.settings import read_settings
+
+    before = {name: OmegaConf.select(trainer.config, name) for name in changes}
+    with open_dict(trainer.config):
+        for name, value in changes.items():
+            OmegaConf.update(trainer.config, name, value)
+    trainer.settings = read_settings(trainer.config)
+    trainer.predictor = None
+    trainer._init_dataloader()
+    trainer.replay_buffer = trainer._build_replay_buffer()
+    start_over(trainer)
+    return before
 
 
 def _make_step(trainer: Any) -> dict[str, Any]:

@@ -123,8 +123,8 @@ def test_no_prompt_is_lost_or_trained_on_twice(resumed_run):
     state_file = run_dir / f"checkpoints/global_step_{STEPS}/signal.json"
     controller = json.loads(state_file.read_text())["controller"]
     waiting = len(controller["second"]) + len(controller["training"])
-    evicted = controller["counts"]["windows"]["total"]["evicted_stale"]
-    assert sum(qualified.values()) == sum(trained.values()) + waiting + evicted
+    expired = controller["counts"]["windows"]["total"]["expired"]
+    assert sum(qualified.values()) == sum(trained.values()) + waiting + expired
 
 
 def test_nothing_of_the_run_stays_in_shared_memory(resumed_run):

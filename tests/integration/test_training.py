@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Lab
+from conftest import Lab, start_over
 
 from recipe.fast_dapo.trainer import CurriculumExhaustedError
 from verl_ext.errors import RolloutEngineError, StaleEngineError
@@ -44,18 +44,6 @@ def _checkpoint_weights_digest(trainer: Any) -> float:
             for t in state.values()
         )
     )
-
-
-def _start_over(trainer: Any) -> None:
-    """Forget all prompts and their rollouts."""
-    import transfer_queue as tq
-
-    from recipe.fast_dapo.data_controller import DataController
-
-    stored = list(tq.kv_list("train").get("train", {}))
-    if stored:
-        tq.kv_clear(keys=stored, partition_id="train")
-    trainer.controller = DataController(trainer.controller.settings)
 
 
 def test_a_step_trains_on_complete_groups_of_informative_prompts(lab: Lab):
@@ -156,18 +144,9 @@ def test_verls_estimators_work_on_the_groups(lab: Lab, estimator: str):
 
 
 def test_without_the_curriculum_every_prompt_gets_all_rollouts_and_is_trained_on(lab: Lab):
-    def switch(trainer: Any, enable: bool) -> None:
-        # What still waits would be sampled by verl's replay buffer, too.
-        _start_over(trainer)
-        trainer.settings = replace(trainer.settings, enable=enable)
-        # Built with 24 prompts a fetch; verl's plain path submits one training batch.
-        trainer.config.data.train_batch_size = 8 if enable else 24
-
-    lab.call(switch, False)
-    try:
+    # One fetch of the loader has 24 prompts; verl's plain path submits one training batch.
+    with lab.settings(curriculum__enable=False, data__train_batch_size=24):
         metrics = lab.step()
-    finally:
-        lab.call(switch, True)
     groups = Counter(key.rsplit("_", 2)[0] for key in metrics["batch_keys"])
     assert len(groups) == 24
     assert set(groups.values()) == {16}
@@ -175,21 +154,13 @@ def test_without_the_curriculum_every_prompt_gets_all_rollouts_and_is_trained_on
 
 
 def test_verls_own_dynamic_sampling_runs_in_the_same_trainer(lab: Lab):
-    def switch(trainer: Any, filter_groups: bool) -> None:
-        _start_over(trainer)
-        trainer.settings = replace(trainer.settings, enable=not filter_groups)
-        trainer.config.algorithm.filter_groups.enable = filter_groups
-        trainer.config.algorithm.filter_groups.metric = "acc"
-        trainer.config.data.gen_batch_size = 24
-        # verl reads the switch when it builds these.
-        trainer._init_dataloader()
-        trainer.replay_buffer = trainer._build_replay_buffer()
-
-    lab.call(switch, True)
-    try:
+    with lab.settings(
+        curriculum__enable=False,
+        algorithm__filter_groups__enable=True,
+        algorithm__filter_groups__metric="acc",
+        data__gen_batch_size=24,
+    ):
         metrics = lab.step()
-    finally:
-        lab.call(switch, False)
     groups = Counter(key.rsplit("_", 2)[0] for key in metrics["batch_keys"])
     assert list(groups.values()) == [16] * 8
     assert metrics["training/filter_groups/evicted_samples"] > 0
@@ -255,7 +226,7 @@ def test_the_guard_fires_when_the_weights_do_not_reach_the_engine(lab: Lab):
         lab.call(steps_without_sync)
 
     def repair(trainer: Any) -> None:
-        _start_over(trainer)  # what the stale engine generated claims to be fresh
+        start_over(trainer)  # what the stale engine generated claims to be fresh
         trainer.checkpoint_manager.update_weights(trainer.global_steps - 1)
 
     lab.call(repair)

@@ -68,7 +68,7 @@ def test_failed_prompts_keep_their_phase_their_order_and_their_screening():
     assert play_round(controller).ready_uids == ("a", "b")
 
 
-def test_leftovers_grow_stale_without_a_round_and_are_given_up():
+def test_leftovers_grow_stale_without_a_round_and_their_prompts_are_screened_anew():
     controller = DataController(make_settings(train_batch_size=1, max_staleness=2))
     add(controller, "a", "b")
     play_round(controller, version=0)
@@ -78,8 +78,12 @@ def test_leftovers_grow_stale_without_a_round_and_are_given_up():
     assert controller.evict(2).released_uids == ()
     assert controller.evict(3).released_keys == ("b_0", "b_1", "b_2", "b_3", "b_4")
     assert uids(controller.prompts_for_second_generation_phase) == ["c"]
-    assert controller.evict(4).released_uids == ("c",)
-    assert controller.metrics()["curriculum/evicted_stale"] == 2
+    add(controller, "later")
+    assert controller.evict(4).released_uids == ()
+    assert uids(controller.prompts_for_first_generation_phase) == ["c", "b", "later"]
+    assert controller.metrics()["curriculum/expired"] == 2
+    assert controller.metrics()["curriculum/expired_rollouts"] == 7
+    assert [entry.first_session for entry in controller.get_generation_inputs()] == [0, 0, 0]
 
 
 def test_overflow_drops_the_stalest_first_and_never_costs_a_batch():
@@ -134,7 +138,7 @@ def test_the_round_limit_names_failing_generation_and_staleness_as_causes():
         controller.get_generation_inputs()
         controller.update_prompts({}, 1)
     with pytest.raises(
-        TooManyGenerationBatches, match=r"2 times a prompt came back .* 1 qualified prompts grew too old"
+        TooManyGenerationBatches, match=r"4 times a prompt came back .* 1 times a qualified prompt grew too old"
     ):
         controller.check_num_gen_batches()
 
@@ -220,12 +224,13 @@ def test_bad_results_are_refused_by_name(samples, version, message):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda state: state.update(state_version=99), "expected state_version 1, got 99"),
+        (lambda state: state.update(state_version=99), "expected state_version 2, got 99"),
         (lambda state: state["settings"].update(n=8), "expected n=8 as in the checkpoint, got 2: set n=8"),
         (lambda state: state["settings"].update(n_continue=9), "expected n_continue=9"),
         (lambda state: state["settings"].update(success_threshold=0.1), "expected success_threshold=0.1"),
         (lambda state: state["second"].clear(), "expected 2 prompts in the state"),
-        (lambda state: state["second"][0][2].pop(), "expected 2 samples of 'a', got"),
+        (lambda state: state["second"][0][4].pop(), "expected samples of 'a' with all their values, got"),
+        (lambda state: [column.pop() for column in state["second"][0][4:]], "expected 2 rollouts in the state"),
         (lambda state: state["first"].append(state["first"][0]) or state["second"].clear(), "is damaged"),
     ],
 )
@@ -251,7 +256,8 @@ def test_a_state_of_numpy_values_is_plain_json():
     controller.update_prompts({"u": one[2:5], "v": one[7:]}, np.int64(2))
     controller.get_training_data()
     state = json.loads(json.dumps(controller.state_dict()))
-    assert state["training"] == [["v", 4, [f"v_{i}" for i in range(5)], [1, 0, 1, 0, 1], [1] * 5, [7] * 5]]
+    columns = [[f"v_{i}" for i in range(5)], [1, 0, 1, 0, 1], [1] * 5, [7] * 5]
+    assert state["training"] == [["v", 4, [2, 2, 2], [3, 2], *columns]]
 
 
 def test_metrics_count_a_step_and_the_run():
@@ -266,7 +272,10 @@ def test_metrics_count_a_step_and_the_run():
     metrics = {name.removeprefix("curriculum/"): value for name, value in controller.metrics().items()}
     expected = {
         "screened": 5, "qualified": 3, "all_wrong": 1, "all_right": 1, "failed": 0, "rounds": 2, "trained": 1,
-        "evicted_stale": 0, "evicted_overflow": 0, "given_up": 0,
+        "expired": 0, "evicted_overflow": 0, "given_up": 0,
+        "uninformative_rollouts": 4, "expired_rollouts": 0, "failed_rollouts": 0, "set_aside_rollouts": 0,
+        "buffered_rollouts": 7, "unaccounted_rollouts": 0, "screening_rollouts/mean": 2,
+        "expected_qualified_share": pytest.approx(0.6, abs=0.1),
         "qualified_share": 0.6, "screening_pass_rate/mean": 0.5,
         "screening_pass_rate/0_of_2": 1, "screening_pass_rate/1_of_2": 3, "screening_pass_rate/2_of_2": 1,
         "generated_rollouts": 16, "generated_tokens": 160, "trained_rollouts": 5, "trained_tokens": 50,
@@ -345,7 +354,7 @@ def test_a_prompt_whose_generation_keeps_failing_is_given_up():
         assert result.failed_uids == ("poison",)
     assert result.released_uids == ("poison",)
     assert controller.conservation() == {
-        "added": 2, "all_wrong": 0, "all_right": 0, "evicted_stale": 0, "evicted_overflow": 0, "given_up": 1,
+        "added": 2, "all_wrong": 0, "all_right": 0, "evicted_overflow": 0, "given_up": 1,
         "trained": 0, "live": 1,
     }  # fmt: skip
 

@@ -32,10 +32,11 @@ class Model(RuleBasedStateMachine):
         self.num_added = self.rounds = self.failures = 0
         self.version = 2  # so that results differ in age from the start
         self.controller.evict(self.version)
-        fates = ("all_wrong", "all_right", "evicted_stale", "evicted_overflow", "given_up", "trained")
+        fates = ("all_wrong", "all_right", "evicted_overflow", "given_up", "trained")
         self.fates = {name: [] for name in fates}
         self.failed_in_a_row = Counter()
         self.trained_keys = []
+        self.rollouts = Counter()  # by fate
 
     @rule(indices=st.lists(st.integers(0, 3), max_size=6))
     def add_prompts(self, indices):
@@ -99,12 +100,15 @@ class Model(RuleBasedStateMachine):
         for entry in self.flying:
             uid, index, old = entry
             new = results.get(uid, [])
+            self.rollouts["generated"] += len(new)
             if len(new) < (m if old else n):
                 failed.append(uid)
                 self.failed_in_a_row[uid] += 1
                 released += [sample.key for sample in new]
+                self.rollouts["failed"] += len(new)
                 if self.failed_in_a_row[uid] == self.settings.max_attempts:
                     self.fates["given_up"].append(entry)
+                    self.rollouts["failed"] += len(old)
                 else:
                     (again_second if old else again_first).append(entry)
                 continue
@@ -113,14 +117,16 @@ class Model(RuleBasedStateMachine):
                 self.ready.append([uid, index, old + new])
             elif all(sample.success == 0 for sample in new):
                 self.fates["all_wrong"].append([uid, index, new])
+                self.rollouts["uninformative"] += len(new)
             elif all(sample.success == 1 for sample in new):
                 self.fates["all_right"].append([uid, index, new])
+                self.rollouts["uninformative"] += len(new)
             else:
                 self.second.append([uid, index, new])
         self.failures += len(failed)
         self.first, self.second, self.flying = again_first + self.first, again_second + self.second, []
         self.rounds += 1
-        self.evict()
+        released += self.evict()
         out = [entry for fate in self.fates.values() for entry in fate]
         result = self.controller.update_prompts(dict(reversed(results.items())), self.version)
         assert len(result.released_uids) == len(out) - gone
@@ -130,26 +136,32 @@ class Model(RuleBasedStateMachine):
         assert sorted(result.failed_uids) == sorted(failed)
 
     def evict(self):
+        """Expired prompts come back to the front of the first phase without their samples; returns those samples."""
         limit, bound = self.settings.max_staleness, self.settings.max_buffer_prompts
+        expired = []
         for queue in (self.second, self.ready):
-            for entry in list(queue):
-                if limit is not None and self.version - min(s.version for s in entry[2]) > limit:
-                    queue.remove(entry)
-                    self.fates["evicted_stale"].append(entry)
+            too_old = [e for e in queue if limit is not None and self.version - min(s.version for s in e[2]) > limit]
+            expired += sorted(too_old, key=lambda entry: min(s.version for s in entry[2]))  # stable: then by arrival
+            queue[:] = [entry for entry in queue if entry not in too_old]
+        self.first = [[uid, index, []] for uid, index, _ in expired] + self.first
+        samples = [s.key for entry in expired for s in entry[2]]
+        self.rollouts["expired"] += len(samples)
         while bound is not None and len(self.ready) > self.settings.train_batch_size + bound:
             stalest = min(self.ready, key=lambda entry: min(s.version for s in entry[2]))  # the first among equals
             self.ready.remove(stalest)
             self.fates["evicted_overflow"].append(stalest)
+            self.rollouts["expired"] += len(stalest[2])
+        return samples
 
     @rule(steps=st.integers(0, 2))
     def update_weights(self, steps):
         gone = {name: len(fate) for name, fate in self.fates.items()}
         self.version += steps
-        self.evict()
+        expired = self.evict()
         result = self.controller.evict(self.version)
         new = [entry for name, fate in self.fates.items() for entry in fate[gone[name] :]]
         assert sorted(result.released_uids) == sorted(entry[0] for entry in new)
-        assert sorted(result.released_keys) == sorted(s.key for entry in new for s in entry[2])
+        assert sorted(result.released_keys) == sorted(expired + [s.key for entry in new for s in entry[2]])
 
     @rule()
     def train(self):
@@ -167,6 +179,7 @@ class Model(RuleBasedStateMachine):
             assert sessions == [f"{group.prompt.uid}_{i}" for i in range(self.settings.group_size)]
         self.fates["trained"] += taken
         self.trained_keys += [sample.key for group in groups for sample in group.samples]
+        self.rollouts["trained"] += sum(len(group.samples) for group in groups)
         self.rounds = 0
 
     @precondition(lambda self: self.flying)
@@ -223,6 +236,12 @@ class Model(RuleBasedStateMachine):
         live = self.first + self.second + self.ready + self.flying
         counts = {name: len(fate) for name, fate in self.fates.items()}
         assert controller.conservation() == {"added": self.num_added, **counts, "live": len(live)}
+        assert controller.rollout_conservation() == {
+            **{name: self.rollouts[name] for name in ("generated", "trained", "uninformative", "expired", "failed")},
+            "set_aside": 0,
+            "buffered": sum(len(entry[2]) for entry in live),
+        }
+        assert controller.metrics()["curriculum/unaccounted_rollouts"] == 0
         assert self.num_added == sum(counts.values()) + len(live)
         everyone = [entry[0] for fate in self.fates.values() for entry in fate] + [entry[0] for entry in live]
         assert sorted(everyone) == sorted(f"u{i}" for i in range(self.num_added))

@@ -29,7 +29,13 @@ def _config(*overrides: str) -> DictConfig:
     [
         (["actor_rollout_ref.rollout.n=1"], ["n must be an int >= 2", "got 1"]),
         (["actor_rollout_ref.rollout.n_continue=0"], ["n_continue must be an int >= 1"]),
-        (["curriculum.schedule=sideways"], ["one of merged", "'sideways'"]),
+        (["curriculum.schedule=sideways"], ["schedule must be one of merged, streaming", "'sideways'"]),
+        (["curriculum.correction=magic"], ["correction must be one of none, horvitz_thompson", "'magic'"]),
+        (["curriculum.correction_clip=0.5"], ["correction_clip must be at least 1 or null, got 0.5"]),
+        (["curriculum.posterior.discount=2"], ["curriculum.posterior: discount must be in (0, 1], got 2"]),
+        (["+curriculum.posterior.prior=2"], ["curriculum.posterior:", "prior"]),
+        (["curriculum.screening=sequential"], ["needs curriculum.schedule=streaming", "curriculum.predictor=posterior"]),
+        (["curriculum.screening_chunk=0"], ["screening_chunk must be an int >= 1"]),
         (["+curriculum.max_stalenes=3"], ["curriculum.max_stalenes does not exist", "curriculum.max_staleness?"]),
         (["algorithm.filter_groups.enable=true"], ["filter_groups.enable", "set one of them to false"]),
         (["data.dataloader_num_workers=4"], ["must be 0, got 4"]),
@@ -65,6 +71,24 @@ def test_verl_sees_the_size_of_a_whole_group(n: int, n_continue: int):
     assert read_settings(config).controller.group_size == n + n_continue
     resolve_group_size(config)  # the trainer resolves again
     assert config.actor_rollout_ref.rollout.n == n + n_continue
+
+
+def test_verl_sees_the_continuation_alone_where_nothing_else_is_trained_on():
+    config = _config("curriculum.correction=continuation_only")
+    assert config.actor_rollout_ref.rollout.n == 12
+    assert read_settings(config).controller.group_size == 12
+
+
+def test_the_options_of_the_curriculum_reach_the_settings():
+    settings = read_settings(
+        _config("curriculum.schedule=streaming", "curriculum.predictor=posterior", "curriculum.screening=sequential")
+    )
+    assert settings.controller.schedule == "streaming"
+    assert settings.predictor is not None
+    assert settings.predictor.prior_passes == 0.2
+    assert settings.screening_chunk == 2
+    assert read_settings(_config()).predictor is None
+    assert read_settings(_config()).screening_chunk is None
 
 
 @pytest.fixture(scope="module")

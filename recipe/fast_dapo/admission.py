@@ -1,0 +1,57 @@
+"""What screening gives and costs, and how many prompts to take into it for one batch. Pure."""
+
+import math
+
+# Of the evidence on how many prompts qualify, what is kept at each further prompt: the last hundred or so count.
+_DISCOUNT = 0.99
+
+
+class ScreeningRecord:
+    """What screening gave and cost lately, discounted by prompts.
+
+    Starts with two prompts of which one qualified: admitting too few costs another look, too many costs rollouts.
+
+    Attributes:
+        screened, qualified: Prompts.
+        wasted: Rollouts of prompts that did not qualify.
+    """
+
+    def __init__(self, screened: float = 2.0, qualified: float = 1.0, wasted: float = 4.0) -> None:
+        self.screened = screened
+        self.qualified = qualified
+        self.wasted = wasted
+
+    def observe(self, qualified: bool, num_rollouts: int) -> None:
+        self.screened = _DISCOUNT * self.screened + 1.0
+        self.qualified = _DISCOUNT * self.qualified + qualified
+        self.wasted = _DISCOUNT * self.wasted + (0 if qualified else num_rollouts)
+
+    @property
+    def qualified_share(self) -> float:
+        return self.qualified / self.screened
+
+    @property
+    def price(self) -> float:
+        """Rollouts wasted per qualified prompt."""
+        return self.wasted / self.qualified
+
+
+def num_to_admit(*, wanted: int, certain: int, in_screening: int, qualified_share: float, max_in_screening: int) -> int:
+    """New prompts to screen now.
+
+    Args:
+        wanted: Prompts of the batch.
+        certain: Prompts that are ready or in continuation.
+        in_screening: Prompts whose outcome is open; each counts as `qualified_share`.
+        qualified_share: Expected share of screened prompts that qualify.
+        max_in_screening: Bound on prompts in screening at once.
+
+    Returns:
+        The smallest number with certain + qualified_share * (in_screening + number) >= wanted, within the bound.
+    """
+    missing = wanted - certain - qualified_share * in_screening
+    if missing <= 0:
+        return 0
+    room = max(0, max_in_screening - in_screening)
+    # A share near 0 would ask for more than can be counted.
+    return room if missing >= qualified_share * room else math.ceil(missing / qualified_share)

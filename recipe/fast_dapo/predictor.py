@@ -1,0 +1,227 @@
+"""Predicts each prompt's pass rate and chooses what to screen. Pure: numpy only.
+
+Every prompt has a discounted Beta posterior of its pass rate: with a prior Beta(a, b),
+
+    passes <- discount^(versions since) * passes + new passes,   likewise fails;   rate ~ Beta(a + passes, b + fails)
+
+so that what an old policy did counts less (a discounted Bernoulli bandit, Russo et al. 2018, section 6.3). A prompt
+gives the most signal near pass rate 1/2 and its screening is then most likely mixed: `choose` draws a rate from each
+posterior (Thompson sampling) and takes those closest to 1/2. Prompts never seen have the wide prior and are drawn
+often; those known to be hopeless or solved are not.
+
+No prompt starves: a share 1/`exploration_epochs` of all choices goes to the prompts whose last choice is longest ago,
+so every prompt is chosen at least once in `exploration_epochs` epochs (an epoch: as many choices as there are prompts).
+
+`choose` and `observe` cost O(candidates) and O(prompts observed) numpy operations.
+"""
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+_STATE_VERSION = 1
+# Prediction against outcome, in tenths of the predicted pass rate.
+NUM_BINS = 10
+
+
+@dataclass(frozen=True)
+class PredictorSettings:
+    """Settings of `PassRatePosterior`; raises ValueError on a value out of range.
+
+    Attributes:
+        prior_passes, prior_fails: The Beta prior. Real pools are U-shaped, mostly never or always solved: below 1.
+        discount: What is kept of the evidence at each weight version, in (0, 1].
+        exploration_epochs: Epochs in which every prompt is chosen at least once, at least 1.
+        max_candidates: Prompts that a choice draws rates for, a random part of the data set if that has more.
+        seed: Of the draws.
+    """
+
+    prior_passes: float = 0.2
+    prior_fails: float = 0.2
+    discount: float = 0.99
+    exploration_epochs: float = 8.0
+    max_candidates: int = 65536
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.prior_passes > 0 and self.prior_fails > 0):
+            raise ValueError(f"prior_passes and prior_fails must be above 0, got {self}: try 0.2")
+        if not 0 < self.discount <= 1:
+            raise ValueError(f"discount must be in (0, 1], got {self.discount}: 1 never forgets")
+        if not self.exploration_epochs >= 1:
+            raise ValueError(f"exploration_epochs must be at least 1, got {self.exploration_epochs}")
+        if self.max_candidates < 1:
+            raise ValueError(f"max_candidates must be at least 1, got {self.max_candidates}")
+
+
+class PassRatePosterior:
+    """Discounted Beta posteriors of a data set's prompts, numbered by their position 0 .. num_prompts - 1."""
+
+    def __init__(self, num_prompts: int, settings: PredictorSettings) -> None:
+        if num_prompts < 1:
+            raise ValueError(f"expected at least one prompt, got {num_prompts}")
+        self.settings = settings
+        self.weight_version = 0
+        self._rng = np.random.default_rng(settings.seed)
+        self._passes = np.zeros(num_prompts)
+        self._fails = np.zeros(num_prompts)
+        self._version = np.zeros(num_prompts, dtype=np.int64)  # to which the two above are discounted
+        # Never chosen: in a random order, before everything that was.
+        self._last_choice = self._rng.permutation(num_prompts).astype(np.int64) - num_prompts
+        self._num_choices = 0
+        self._exploration_credit = 0.0
+        self.reset_calibration()
+
+    def __len__(self) -> int:
+        return len(self._passes)
+
+    def posterior(self, positions: np.ndarray | Sequence[int] | int) -> tuple[np.ndarray, np.ndarray]:
+        """(alpha, beta) of the prompts now, float64 arrays of the shape of `positions`."""
+        positions = np.asarray(positions)
+        kept = self.settings.discount ** (self.weight_version - self._version[positions])
+        return (
+            self.settings.prior_passes + kept * self._passes[positions],
+            self.settings.prior_fails + kept * self._fails[positions],
+        )
+
+    def set_weight_version(self, weight_version: int) -> None:
+        """Say which policy is in force; evidence is discounted from here."""
+        if weight_version < self.weight_version:
+            raise ValueError(f"expected weight_version >= {self.weight_version}, got {weight_version}")
+        self.weight_version = int(weight_version)
+
+    def observe(self, position: int, passes: int, fails: int) -> None:
+        """Add the outcomes of rollouts of one prompt by the current policy, and compare them with the prediction."""
+        if passes < 0 or fails < 0:
+            raise ValueError(f"expected counts of at least 0, got {passes} passes and {fails} fails")
+        if passes + fails == 0:
+            return
+        alpha, beta = (float(value) for value in self.posterior(position))
+        rate = alpha / (alpha + beta)
+        count = passes + fails
+        place = min(int(rate * NUM_BINS), NUM_BINS - 1)
+        self._calibration += count, passes * (1 - rate) ** 2 + fails * rate**2, passes, rate * count
+        self._reliability[place] += count, rate * count, passes
+        kept = self.settings.discount ** (self.weight_version - self._version[position])
+        self._passes[position] = kept * self._passes[position] + passes
+        self._fails[position] = kept * self._fails[position] + fails
+        self._version[position] = self.weight_version
+
+    def choose(self, count: int, exclude: Collection[int] = ()) -> np.ndarray:
+        """Positions of the next prompts to screen, all different.
+
+        Args:
+            count: How many.
+            exclude: Positions that must not be chosen, such as prompts in flight.
+
+        Returns:
+            Int64 array; shorter than `count` only if fewer prompts are left.
+        """
+        available = np.ones(len(self), dtype=bool)
+        available[np.fromiter(exclude, dtype=np.int64, count=len(exclude))] = False
+        count = min(count, int(available.sum()))
+        if count <= 0:
+            return np.empty(0, dtype=np.int64)
+        self._exploration_credit += count / self.settings.exploration_epochs
+        num_explored = min(count, int(self._exploration_credit))
+        self._exploration_credit -= num_explored
+        candidates = np.flatnonzero(available)
+        explored = candidates[_smallest(self._last_choice[candidates], num_explored)]
+        available[explored] = False
+        candidates = np.flatnonzero(available)
+        num_candidates = max(self.settings.max_candidates, count)
+        if len(candidates) > num_candidates:
+            candidates = self._rng.choice(candidates, num_candidates, replace=False)
+        distance = np.abs(self._rng.beta(*self.posterior(candidates)) - 0.5)
+        chosen = np.concatenate([explored, candidates[_smallest(distance, count - num_explored)]])
+        self._last_choice[chosen] = self._num_choices + np.arange(len(chosen))
+        self._num_choices += len(chosen)
+        return chosen
+
+    # ------------------------------ calibration ------------------------------
+
+    def reset_calibration(self) -> None:
+        self._calibration = np.zeros(4)  # rollouts, sum of squared errors, passes, sum of predictions
+        self._reliability = np.zeros((NUM_BINS, 3))  # rollouts, sum of predictions, passes
+
+    def calibration(self) -> dict[str, float]:
+        """Since the last reset: Brier score of single rollouts, that of always predicting the mean, and the bias."""
+        count, squared, passes, predicted = self._calibration
+        if not count:
+            return {}
+        mean = passes / count
+        return {
+            "predictor/brier": squared / count,
+            "predictor/brier_of_the_mean": mean * (1 - mean),
+            "predictor/bias": (predicted - passes) / count,
+            "predictor/observed_rollouts": count,
+        }
+
+    def reliability_table(self) -> list[dict[str, float]]:
+        """Rows of predicted tenths that occurred since the last reset: rollouts, mean prediction, observed rate."""
+        return [
+            {"bin": place / NUM_BINS, "rollouts": count, "predicted": predicted / count, "observed": passes / count}
+            for place, (count, predicted, passes) in enumerate(self._reliability.tolist())
+            if count
+        ]
+
+    # ------------------------------ state ------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, in containers that `json.dumps` takes; arrays as base64, about 40 bytes a prompt."""
+        return {
+            "state_version": _STATE_VERSION,
+            "num_prompts": len(self),
+            "prior": [self.settings.prior_passes, self.settings.prior_fails],
+            "weight_version": self.weight_version,
+            "num_choices": self._num_choices,
+            "exploration_credit": self._exploration_credit,
+            "rng": self._rng.bit_generator.state,
+            "arrays": {name: _pack(getattr(self, f"_{name}")) for name in _ARRAYS},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace everything by a saved state.
+
+        Raises:
+            ValueError: if it is of another format or another data set. Nothing has changed then.
+        """
+        if state.get("state_version") != _STATE_VERSION:
+            raise ValueError(f"expected state_version {_STATE_VERSION}, got {state.get('state_version')!r}")
+        if state["num_prompts"] != len(self):
+            raise ValueError(
+                f"the checkpoint's predictor knows {state['num_prompts']} prompts, the data set has {len(self)}: "
+                "resume with the same data, or start a new run"
+            )
+        arrays = {name: _unpack(state["arrays"][name], dtype) for name, dtype in _ARRAYS.items()}
+        for name, array in arrays.items():
+            setattr(self, f"_{name}", array)
+        self.weight_version = int(state["weight_version"])
+        self._num_choices = int(state["num_choices"])
+        self._exploration_credit = float(state["exploration_credit"])
+        self._rng.bit_generator.state = state["rng"]
+
+    def __repr__(self) -> str:
+        return f"PassRatePosterior({len(self)} prompts, {asdict(self.settings)})"
+
+
+_ARRAYS = {"passes": np.float64, "fails": np.float64, "version": np.int64, "last_choice": np.int64}
+
+
+def _smallest(values: np.ndarray, count: int) -> np.ndarray:
+    """Indices of the `count` smallest values, in increasing order of value."""
+    if count <= 0:
+        return np.empty(0, dtype=np.int64)
+    part = np.argpartition(values, count - 1)[:count] if count < len(values) else np.arange(len(values))
+    return part[np.argsort(values[part], kind="stable")]
+
+
+def _pack(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+
+
+def _unpack(text: str, dtype: type) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype=dtype).copy()

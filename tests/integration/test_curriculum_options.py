@@ -1,0 +1,144 @@
+"""Streaming, prediction, sequential screening and correction on the real engines."""
+
+import json
+from typing import Any
+
+import pytest
+from conftest import Lab
+
+STREAMING = {"curriculum__schedule": "streaming"}
+POSTERIOR = STREAMING | {"curriculum__predictor": "posterior"}
+
+
+def _records_of_last_step(lab: Lab) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (lab.run_dir / "prompts.jsonl").read_text().splitlines()]
+    return [record for record in records if record["step"] == records[-1]["step"]]
+
+
+def _names(trainer: Any) -> tuple[set[str], set[str]]:
+    import transfer_queue as tq
+
+    return set(tq.kv_list("train").get("train", {})), trainer.controller.live_names()
+
+
+def test_streaming_continues_prompts_while_others_are_still_screened(lab: Lab):
+    with lab.settings(**STREAMING):
+        metrics = lab.step()
+        events = [record["event"] for record in _records_of_last_step(lab)]
+        stored, live = lab.call(_names)
+        in_flight = lab.call(lambda trainer: trainer.controller.num_in_flight)
+    assert len({key.rsplit("_", 2)[0] for key in metrics["batch_keys"]}) == 8
+    assert len(metrics["batch_keys"]) == 8 * 16
+    assert events.index("continuation") < len(events) - 1 - events[::-1].index("screening")
+    # One weight version: everything that began has ended, and the surplus waits.
+    assert metrics["curriculum/sample_age/max"] == 0
+    assert in_flight == 0
+    assert stored == live
+
+
+def test_a_streaming_surplus_waits_for_the_next_step_and_is_trained_on_there(lab: Lab):
+    with lab.settings(**STREAMING, data__train_batch_size=8):
+        surplus = 0
+        for _ in range(8):
+            metrics = lab.step()
+            if surplus:
+                assert metrics["curriculum/sample_age/max"] >= 1
+                assert metrics["rollout_corr/rollout_is_eff_sample_size"] < 1.0
+                return
+            surplus = metrics["curriculum/ready_prompts"]
+    pytest.fail("eight steps in a row qualified exactly as many prompts as the batch has")
+
+
+def test_sequential_screening_with_a_posterior_spends_less_on_each_prompt(lab: Lab):
+    with lab.settings(**POSTERIOR, curriculum__screening="sequential", curriculum__screening_chunk=1):
+        metrics = [lab.step() for _ in range(3)]
+        observed, position = lab.call(
+            lambda trainer: (trainer.predictor._passes + trainer.predictor._fails, trainer._position)
+        )
+    records = [json.loads(line) for line in (lab.run_dir / "prompts.jsonl").read_text().splitlines()]
+    steps = {record["step"] for record in _records_of_last_step(lab)}
+    last = [record for record in records if record["step"] in steps and record["event"] != "trained"]
+    # The predictor saw every rollout of the last step, those of a continuation too.
+    assert all(observed[position[record["index"]]] >= record["samples"] for record in last)
+    assert all(record["samples"] in (1, 2) for record in last if record["event"] == "screening")
+    assert metrics[-1]["curriculum/screening_rollouts/mean"] < 4
+    assert 0 <= metrics[-1]["predictor/brier"] <= 1
+    assert metrics[-1]["curriculum/trained_rollouts"] == 8 * 16
+
+
+def test_horvitz_thompson_weights_the_advantages_of_whole_groups(lab: Lab):
+    def step_with_advantages(trainer: Any) -> dict[str, tuple[float, float, float]]:
+        import transfer_queue as tq
+
+        seen: dict[str, tuple[float, float, float]] = {}
+        select = type(trainer).select_samples
+
+        def advantages(batch: Any) -> dict[str, float]:
+            rows = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["advantages"])
+            return {key: float(row[0]) for key, row in zip(batch.keys, rows["advantages"].unbind(), strict=True)}
+
+        def watched(batch: Any, metrics: dict[str, Any]) -> Any:
+            before = advantages(batch)
+            selected = select(trainer, batch, metrics)
+            after = advantages(selected)
+            for key in batch.keys:
+                seen[key] = (before[key], after[key], trainer._weights[key.rsplit("_", 2)[0]])
+            return selected
+
+        trainer.select_samples = watched
+        try:
+            trainer.timing_raw = {}
+            trainer.on_step_begin()
+            batch = trainer.step({}, trainer.timing_raw)
+            trainer.on_step_end()
+        finally:
+            del trainer.select_samples
+        tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+        trainer.global_steps += 1
+        return seen
+
+    with lab.settings(**STREAMING, curriculum__correction="horvitz_thompson"):
+        seen = lab.call(step_with_advantages)
+    assert len(seen) == 8 * 16
+    assert all(after == pytest.approx(before * weight) for before, after, weight in seen.values())
+    assert all(1 <= weight <= 4 for _, _, weight in seen.values())  # at most N / n
+    assert any(before != 0 and weight > 1 for before, _, weight in seen.values())
+
+
+def test_continuation_only_trains_on_rollouts_that_screening_has_not_seen(lab: Lab):
+    # What `resolve_group_size` does for a run that starts with it.
+    with lab.settings(**STREAMING, curriculum__correction="continuation_only", actor_rollout_ref__rollout__n=12):
+        metrics = lab.step()
+        stored, live = lab.call(_names)
+    sessions = [int(key.rsplit("_", 2)[1]) for key in metrics["batch_keys"]]
+    assert sorted(sessions) == sorted([*range(4, 16)] * 8)
+    assert metrics["curriculum/set_aside_rollouts"] == 8 * 4
+    assert stored == live
+
+
+def test_the_predictors_state_travels_with_a_checkpoint(lab: Lab):
+    def round_trip(trainer: Any) -> tuple[dict, dict]:
+        state = json.loads(json.dumps(trainer.signal_state()))
+        trainer.predictor.choose(5)
+        trainer.load_signal_state(state)
+        return state["predictor"], trainer.predictor.state_dict()
+
+    with lab.settings(**POSTERIOR):
+        lab.step()
+        saved, restored = lab.call(round_trip)
+    assert saved == json.loads(json.dumps(restored))
+
+
+def test_samples_beyond_the_staleness_bound_are_never_trained_on_and_their_prompts_are_screened_anew(lab: Lab):
+    expired = 0
+    with lab.settings(curriculum__max_staleness=0):
+        for _ in range(6):
+            metrics = lab.step()
+            assert metrics["curriculum/sample_age/max"] == 0
+            expired += metrics["curriculum/expired"]
+            prompts = lab.call(lambda trainer: trainer.controller.conservation())
+            assert prompts.pop("added") == sum(prompts.values())
+        stored, live = lab.call(_names)
+    # Merged leaves qualified prompts behind at the end of every step; under new weights they are too old.
+    assert expired > 0
+    assert stored == live
