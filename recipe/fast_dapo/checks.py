@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 from omegaconf import DictConfig, ListConfig
 
 from data_preprocess.schema import ParquetError, check_parquets
-from verl_ext.errors import SignalError
+from verl_ext.errors import ConfigError, SignalError
+from verl_ext.raw_prompt import load_tokenizer
 
 # Prompts rendered and tokenized at once.
 _CHUNK = 4096
@@ -50,15 +51,20 @@ def _files(entry: Any) -> list[str]:
 
 
 def _check_lengths(config: DictConfig, files: Sequence[str]) -> None:
-    """verl fails in the middle of a run, in a worker, at the first prompt over the limit."""
-    from transformers import AutoTokenizer
-
-    limit, path = config.data.max_prompt_length, config.data.get("tokenizer") or config.actor_rollout_ref.model.path
+    """verl cuts prompts over the limit on their left, and only the log of a worker says so."""
+    limit, truncation = config.data.max_prompt_length, config.data.truncation
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=config.data.trust_remote_code)
-    except (OSError, ValueError) as error:
-        raise DataError(f"actor_rollout_ref.model.path={path}: no tokenizer could be loaded: {error}") from None
+        tokenizer = load_tokenizer(config)
+    except ConfigError as error:
+        raise DataError(str(error)) from None
     kwargs = dict(config.data.apply_chat_template_kwargs)
+    if config.actor_rollout_ref.model.get("custom_chat_template"):
+        kwargs["chat_template"] = config.actor_rollout_ref.model.custom_chat_template
+    elif tokenizer.chat_template is None:
+        raise DataError(
+            f"actor_rollout_ref.model.path={tokenizer.name_or_path}: the tokenizer has no chat template, as a base "
+            "model's may. Set data.use_chat_template=false to give the model the prompts as plain text."
+        )
     problems = []
     for file in files:
         lengths = np.fromiter(
@@ -71,12 +77,16 @@ def _check_lengths(config: DictConfig, files: Sequence[str]) -> None:
         too_long = int((lengths > limit).sum())
         if too_long:
             problems.append(f"{file}: {too_long} of {len(lengths)} prompts, the longest {lengths.max()} tokens")
-    if problems:
-        raise DataError(
-            f"Prompts longer than data.max_prompt_length={limit} tokens:\n  - "
-            + "\n  - ".join(problems)
-            + "\nRaise data.max_prompt_length, or set data.filter_overlong_prompts=true to leave them out."
-        )
+    if not problems:
+        return
+    message = f"Prompts longer than data.max_prompt_length={limit} tokens:\n  - " + "\n  - ".join(problems)
+    if truncation != "error":
+        print(f"{message}\nThey are cut ({truncation}), as data.truncation says.")
+        return
+    raise DataError(
+        f"{message}\nRaise data.max_prompt_length, set data.filter_overlong_prompts=true to leave them out, or "
+        "data.truncation=left, right or middle to cut them."
+    )
 
 
 def _lengths(tokenizer: Any, prompts: list[list[dict[str, str]]], kwargs: dict[str, Any]) -> list[int]:

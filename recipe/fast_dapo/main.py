@@ -14,6 +14,7 @@ from recipe.fast_dapo.settings import read_settings, resolve_group_size
 from recipe.fast_dapo.summary import print_summary
 from verl_ext import launch
 from verl_ext.compat import check_versions
+from verl_ext.raw_prompt import apply_prompt_format
 from verl_ext.run_folder import RunFolder
 
 
@@ -28,6 +29,7 @@ def run(config: DictConfig) -> None:
     resolve_group_size(config)
     read_settings(config)
     launch.resolve_paths(config, "run_dir", "data.train_files", "data.val_files", "actor_rollout_ref.model.path")
+    apply_prompt_format(config)
     check_data(config)
 
     folder = RunFolder(Path(config.run_dir))

@@ -1,0 +1,23 @@
+"""AIME 2025, a test set of 30 problems whose answers are integers from 0 to 999.
+
+    python -m data_preprocess.aime25 --input aime25.jsonl --local_save_dir outputs/data/math
+
+Writes aime25.parquet.
+"""
+
+from collections.abc import Sequence
+
+from data_preprocess.math_command import run
+from data_preprocess.math_data import MathSet, read_integer_problem
+from data_preprocess.math_source import HubSource
+
+DATASET = MathSet("aime25", {"test": HubSource("math-ai/aime25", "test")}, read=read_integer_problem)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the parquet file."""
+    run(DATASET, __doc__, argv)
+
+
+if __name__ == "__main__":
+    main()

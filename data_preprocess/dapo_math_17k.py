@@ -1,0 +1,33 @@
+"""DAPO-Math-17k for training, and 1,000 of its questions held out as the test set dapo_1000.
+
+    python -m data_preprocess.dapo_math_17k --input dapo_math_17k.jsonl.gz --local_save_dir outputs/data/math
+
+Writes dapo_math_17k.parquet and dapo_1000.parquet. The set on the hub repeats every question about a hundred times
+and wraps it in an instruction of its own: both are undone. The same seed holds out the same questions, whatever the
+order of the rows and whatever --exclude_overlap names.
+
+The set has many questions twice in slightly different words, so about a fifth of a random test set would be trained on:
+training questions that reword a held-out one are left out. It also has questions of AMC23 and MATH-500, most of them
+reworded, which --exclude_overlap leaves out. `data_preprocess.math_overlap` says what counts.
+"""
+
+from collections.abc import Sequence
+
+from data_preprocess.math_command import run
+from data_preprocess.math_data import MathSet
+from data_preprocess.math_source import HubSource
+
+DATASET = MathSet(
+    "dapo_math_17k",
+    {"train": HubSource("BytedTsinghua-SIA/DAPO-Math-17k", "train")},
+    held_out=("dapo_1000", 1000),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the parquet files."""
+    run(DATASET, __doc__, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""GSM8K: grade-school word problems, 7,473 for training and 1,319 for testing.
+
+    python -m data_preprocess.gsm8k --local_save_dir outputs/data/math
+    python -m data_preprocess.gsm8k --input train.jsonl --test_input test.jsonl --local_save_dir outputs/data/math
+
+Writes gsm8k.parquet and gsm8k_test.parquet. The ground truth is what follows `####`, without thousands separators.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from data_preprocess.math_command import run
+from data_preprocess.math_data import MathSet, Problem, UnusableRow
+from data_preprocess.math_source import HubSource, question_of
+
+HUB = "openai/gsm8k"
+
+
+def read(row: Mapping[str, Any]) -> Problem:
+    """The problem of a row `{question, answer: "reasoning #### 42"}`.
+
+    Raises:
+        UnusableRow: It has no question, or nothing after `####`.
+    """
+    question = question_of(row)
+    if not question:
+        raise UnusableRow("no question")
+    _, marker, answer = (row.get("answer") or "").rpartition("####")
+    answer = answer.strip().replace(",", "")
+    if not marker or not answer:
+        raise UnusableRow("no answer after ####")
+    return Problem(question, answer)
+
+
+DATASET = MathSet(
+    "gsm8k", {"train": HubSource(HUB, "train", "main"), "test": HubSource(HUB, "test", "main")}, read=read
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the parquet files."""
+    run(DATASET, __doc__, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""OpenMathReasoning: problems from the AoPS forums, each once; its solutions are left aside.
+
+    python -m data_preprocess.openmath_reasoning --local_save_dir outputs/data/math --max_rows 50000
+
+Writes openmath_reasoning.parquet. Only problems whose answer was found in the forum are kept: where it was not,
+`expected_answer` is the majority vote of a model, and a reward against it would teach that model's mistakes; converted
+proofs go, too. The set has about ten solutions a problem, which count as repeats of the question.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from data_preprocess.math_command import run
+from data_preprocess.math_data import MathSet, Problem, UnusableRow, read_problem
+from data_preprocess.math_source import HubSource
+
+_UNUSABLE = {"no_answer_extracted": "answer is a majority vote", "converted_proof": "converted proof"}
+
+
+def read(row: Mapping[str, Any]) -> Problem:
+    """The problem of a row `{problem, expected_answer, problem_type, generated_solution, …}`.
+
+    Without `expected_answer` the answer is the last box of `generated_solution`.
+
+    Raises:
+        UnusableRow: See the module's docstring.
+    """
+    reason = _UNUSABLE.get(str(row.get("problem_type") or ""))
+    if reason:
+        raise UnusableRow(reason)
+    if "expected_answer" not in row and "solution" not in row:
+        row = {**row, "solution": row.get("generated_solution")}
+    return read_problem(row)
+
+
+DATASET = MathSet("openmath_reasoning", {"train": HubSource("nvidia/OpenMathReasoning", "cot")}, read=read)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the parquet file."""
+    run(DATASET, __doc__, argv)
+
+
+if __name__ == "__main__":
+    main()
