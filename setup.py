@@ -10,9 +10,11 @@ CORE = [
     "TransferQueue==0.1.11",
     "math-verify==0.9.0",
     "hydra-core",
+    "matplotlib",
     "numpy",
     "psutil",
     "pyarrow",
+    "scipy",
     "tqdm",
 ]
 

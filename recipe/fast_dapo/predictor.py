@@ -73,6 +73,7 @@ class PassRatePosterior:
         self._last_choice = self._rng.permutation(num_prompts).astype(np.int64) - num_prompts
         self._num_choices = 0
         self._exploration_credit = 0.0
+        self._reliability = np.zeros((NUM_BINS, 3))  # rollouts, sum of predictions, passes
         self.reset_calibration()
 
     def __len__(self) -> int:
@@ -144,8 +145,8 @@ class PassRatePosterior:
     # ------------------------------ calibration ------------------------------
 
     def reset_calibration(self) -> None:
+        """Begin a new window of `calibration`."""
         self._calibration = np.zeros(4)  # rollouts, sum of squared errors, passes, sum of predictions
-        self._reliability = np.zeros((NUM_BINS, 3))  # rollouts, sum of predictions, passes
 
     def calibration(self) -> dict[str, float]:
         """Since the last reset: Brier score of single rollouts, that of always predicting the mean, and the bias."""
@@ -161,7 +162,7 @@ class PassRatePosterior:
         }
 
     def reliability_table(self) -> list[dict[str, float]]:
-        """Rows of predicted tenths that occurred since the last reset: rollouts, mean prediction, observed rate."""
+        """Rows of predicted tenths that occurred in this run: rollouts, mean prediction, observed pass rate."""
         return [
             {"bin": place / NUM_BINS, "rollouts": count, "predicted": predicted / count, "observed": passes / count}
             for place, (count, predicted, passes) in enumerate(self._reliability.tolist())
@@ -180,6 +181,7 @@ class PassRatePosterior:
             "num_choices": self._num_choices,
             "exploration_credit": self._exploration_credit,
             "rng": self._rng.bit_generator.state,
+            "reliability": self._reliability.tolist(),
             "arrays": {name: _pack(getattr(self, f"_{name}")) for name in _ARRAYS},
         }
 
@@ -203,6 +205,7 @@ class PassRatePosterior:
         self._num_choices = int(state["num_choices"])
         self._exploration_credit = float(state["exploration_credit"])
         self._rng.bit_generator.state = state["rng"]
+        self._reliability = np.array(state["reliability"])
 
     def __repr__(self) -> str:
         return f"PassRatePosterior({len(self)} prompts, {asdict(self.settings)})"

@@ -26,13 +26,18 @@ def load_tokenizer(model: str):
         ) from error
 
 
-def encode_prompts(rows: Sequence[dict[str, Any]], tokenizer, room: int) -> list[list[int]]:
-    """Token ids of the prompts, by the tokenizer's chat template.
+def encode_prompts(
+    rows: Sequence[dict[str, Any]], tokenizer, room: int, *, raw_prompt: bool = False, name: str = ""
+) -> list[list[int]]:
+    """Token ids of the prompts.
 
     Args:
         rows: Rows of the file.
-        tokenizer: Tokenizer with a chat template.
+        tokenizer: Tokenizer, with a chat template unless `raw_prompt`.
         room: Most tokens that a prompt may have beside its response.
+        raw_prompt: Concatenate the messages' contents, without a chat template and with the special tokens that the
+            tokenizer adds by itself: the form in which a base model continues text.
+        name: Of the data set, for messages.
 
     Raises:
         SignalError: If a prompt is longer than `room`: a truncated prompt would be another question.
@@ -40,14 +45,27 @@ def encode_prompts(rows: Sequence[dict[str, Any]], tokenizer, room: int) -> list
     from verl.utils.tokenizer import normalize_token_ids
     from verl.utils.tokenizer.chat_template import apply_chat_template
 
-    if tokenizer.chat_template is None:
-        raise SignalError("the tokenizer has no chat template; prompts are chat messages. Use a chat model's.")
-    prompts = [normalize_token_ids(apply_chat_template(tokenizer, row["prompt"])) for row in rows]
+    if raw_prompt:
+        prompts = [tokenizer("".join(message["content"] for message in row["prompt"]))["input_ids"] for row in rows]
+    elif tokenizer.chat_template is None:
+        raise SignalError(
+            "the tokenizer has no chat template; prompts are chat messages. Use a chat model's, or --raw_prompt to "
+            "continue the prompts as plain text."
+        )
+    else:
+        prompts = [normalize_token_ids(apply_chat_template(tokenizer, row["prompt"])) for row in rows]
+    where = f"{name}: " if name else ""
     too_long = [number for number, ids in enumerate(prompts) if len(ids) > room]
     if too_long:
         raise SignalError(
-            f"{len(too_long)} prompt(s) are too long, the first is row {too_long[0]} with {len(prompts[too_long[0]])} "
-            f"tokens: the model's context leaves {max(room, 0)}. Lower --max_response_length or drop those rows."
+            f"{where}{len(too_long)} prompt(s) are too long, the first is row {too_long[0]} with "
+            f"{len(prompts[too_long[0]])} tokens: the model's context leaves {max(room, 0)}. Lower "
+            "--max_response_length or drop those rows."
+        )
+    empty = [number for number, ids in enumerate(prompts) if not ids]
+    if empty:
+        raise SignalError(
+            f"{where}{len(empty)} prompt(s) have no tokens, the first is row {empty[0]}. Drop those rows."
         )
     return prompts
 
@@ -67,47 +85,69 @@ def prepare_vllm() -> bool:
     return True
 
 
-def generate(
-    model: str,
-    prompts: Sequence[list[int]],
-    *,
-    n: int,
-    temperature: float,
-    max_response_length: int,
-    seed: int = 0,
-    kv_cache_gib: float = 0.5,
-    tensor_parallel_size: int = 1,
-) -> list[list[tuple[list[int], bool]]]:
-    """Sample `n` responses of each prompt from the model's own distribution.
+class Sampler:
+    """vLLM with a model, ready to answer one batch of prompts after another from the model's own distribution.
 
     Args:
         model: Folder of a Hugging Face model, or its name on the hub.
-        prompts: Token ids of each prompt.
-        n: Responses of each prompt.
-        temperature: 0 is greedy.
-        max_response_length: Tokens of a response at most.
-        seed: Equal seeds give equal responses on the same machine.
+        max_model_len: Tokens of the longest prompt and its response together.
+        seed: Of what is not seeded by prompt.
         kv_cache_gib: Memory of the key-value cache on a CPU, in GiB; a GPU uses what is free.
         tensor_parallel_size: GPUs that share the model.
-
-    Returns:
-        For each prompt its `n` responses: token ids, and whether the length limit cut them off.
     """
-    on_cpu = prepare_vllm()
-    from vllm import LLM, SamplingParams
 
-    options: dict[str, Any] = {}
-    if on_cpu:
-        # float32: bfloat16 is several times slower on most CPUs. A share of the memory would be a share of all RAM.
-        options = {"dtype": "float32", "kv_cache_memory_bytes": int(kv_cache_gib * 2**30)}
-    engine = LLM(
-        model=model,
-        enforce_eager=on_cpu,
-        seed=seed,
-        max_model_len=max(map(len, prompts)) + max_response_length,
-        tensor_parallel_size=tensor_parallel_size,
-        **options,
-    )
-    sampling = SamplingParams(n=n, temperature=temperature, max_tokens=max_response_length, detokenize=False)
-    outputs = engine.generate([{"prompt_token_ids": ids} for ids in prompts], sampling)
-    return [[(list(o.token_ids), o.finish_reason == "length") for o in output.outputs] for output in outputs]
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_model_len: int,
+        seed: int = 0,
+        kv_cache_gib: float = 0.5,
+        tensor_parallel_size: int = 1,
+    ) -> None:
+        on_cpu = prepare_vllm()
+        from vllm import LLM
+
+        options: dict[str, Any] = {}
+        if on_cpu:
+            # float32: bfloat16 is several times slower on most CPUs. A share of the memory would be a share of all RAM.
+            options = {"dtype": "float32", "kv_cache_memory_bytes": int(kv_cache_gib * 2**30)}
+        self._engine = LLM(
+            model=model,
+            enforce_eager=on_cpu,
+            seed=seed,
+            max_model_len=max_model_len,
+            tensor_parallel_size=tensor_parallel_size,
+            **options,
+        )
+
+    def generate(
+        self,
+        prompts: Sequence[list[int]],
+        seeds: Sequence[int],
+        *,
+        n: int,
+        temperature: float,
+        max_response_length: int,
+    ) -> list[list[tuple[list[int], bool]]]:
+        """Sample `n` responses of each prompt.
+
+        Args:
+            prompts: Token ids of each prompt.
+            seeds: One of each prompt; its samples use this seed and the n - 1 after it. Equal prompts, seeds and
+                batches give equal responses on the same machine, whatever was sampled before.
+            n: Responses of each prompt.
+            temperature: 0 is greedy.
+            max_response_length: Tokens of a response at most.
+
+        Returns:
+            For each prompt its `n` responses: token ids, and whether the length limit cut them off.
+        """
+        from vllm import SamplingParams
+
+        sampling = [
+            SamplingParams(n=n, temperature=temperature, max_tokens=max_response_length, detokenize=False, seed=seed)
+            for seed in seeds
+        ]
+        outputs = self._engine.generate([{"prompt_token_ids": ids} for ids in prompts], sampling)
+        return [[(list(o.token_ids), o.finish_reason == "length") for o in output.outputs] for output in outputs]

@@ -319,4 +319,7 @@ class FastDapoTrainer(SignalTrainer):
             return super().summary()
         totals = self.controller.metrics()
         dropped = totals["curriculum/total/all_wrong"] + totals["curriculum/total/all_right"]
-        return super().summary() | {"rollouts_avoided": int(dropped) * self.settings.controller.n_continue}
+        summary = super().summary() | {"rollouts_avoided": int(dropped) * self.settings.controller.n_continue}
+        if self.predictor is not None:
+            summary["predictor_reliability"] = self.predictor.reliability_table()
+        return summary

@@ -11,6 +11,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 PURE = [
+    "data_preprocess/math_command.py",
+    "data_preprocess/math_data.py",
+    "data_preprocess/math_overlap.py",
+    "data_preprocess/math_source.py",
+    "data_preprocess/math_text.py",
     "data_preprocess/schema.py",
     "data_preprocess/schema_rules.py",
     "recipe/fast_dapo/aged_queue.py",

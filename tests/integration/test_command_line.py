@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TINY
+from lab import ROOT, TINY
 
 from verl_ext.metrics_stream import STEP, read_metrics
 

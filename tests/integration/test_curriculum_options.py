@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from conftest import Lab
+from lab import Lab
 
 STREAMING = {"curriculum__schedule": "streaming"}
 POSTERIOR = STREAMING | {"curriculum__predictor": "posterior"}

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import DATA, MODEL, ROOT
+from lab import DATA, MODEL, ROOT
 
 
 def _evaluate(*arguments: str) -> subprocess.CompletedProcess[str]:

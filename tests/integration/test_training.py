@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Lab, start_over
+from lab import Lab, start_over
 
 from recipe.fast_dapo.trainer import CurriculumExhaustedError
 from verl_ext.errors import RolloutEngineError, StaleEngineError

@@ -34,7 +34,10 @@ def _config(*overrides: str) -> DictConfig:
         (["curriculum.correction_clip=0.5"], ["correction_clip must be at least 1 or null, got 0.5"]),
         (["curriculum.posterior.discount=2"], ["curriculum.posterior: discount must be in (0, 1], got 2"]),
         (["+curriculum.posterior.prior=2"], ["curriculum.posterior:", "prior"]),
-        (["curriculum.screening=sequential"], ["needs curriculum.schedule=streaming", "curriculum.predictor=posterior"]),
+        (
+            ["curriculum.screening=sequential"],
+            ["needs curriculum.schedule=streaming", "curriculum.predictor=posterior"],
+        ),
         (["curriculum.screening_chunk=0"], ["screening_chunk must be an int >= 1"]),
         (["+curriculum.max_stalenes=3"], ["curriculum.max_stalenes does not exist", "curriculum.max_staleness?"]),
         (["algorithm.filter_groups.enable=true"], ["filter_groups.enable", "set one of them to false"]),

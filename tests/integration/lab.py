@@ -1,0 +1,178 @@
+"""A trainer on real Ray, FSDP2 and vLLM that stops before `fit` and does what its owner says, step by step.
+
+Starting one takes minutes, a step takes seconds: tests and benchmarks share one and change its settings.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "outputs/models/arithmetic_base"
+DATA = ROOT / "outputs/data/arithmetic"
+
+TINY = [
+    "+backend=cpu",
+    "+experiment=arithmetic_demo",
+    "data.val_max_samples=128",
+    "data.train_batch_size=8",
+    "data.gen_batch_size=24",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=8",
+    "trainer.total_training_steps=1000",
+    "trainer.test_freq=-1",
+    "trainer.save_freq=-1",
+    f"data.train_files={DATA}/train.parquet",
+    f"data.val_files={DATA}/val.parquet",
+    f"actor_rollout_ref.model.path={MODEL}",
+]
+
+
+def compose_config(*overrides: str) -> DictConfig:
+    """A tiny run on the CPU backend."""
+    with initialize_config_dir(str(ROOT / "configs"), version_base=None):
+        return compose("fast_dapo", overrides=[*TINY, *overrides])
+
+
+class Lab:
+    """A trainer in a Ray actor, and a way to run a function on it there."""
+
+    def __init__(self, actor: Any, run_dir: Path) -> None:
+        self._actor = actor
+        self.run_dir = run_dir
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run `function(trainer, *args)` in the trainer's process; an exception there is raised here."""
+        import ray
+
+        # The workers cannot import test modules: send the code along.
+        for module in (function.__module__, __name__):
+            ray.cloudpickle.register_pickle_by_value(sys.modules[module])
+        try:
+            return ray.get(self._actor.call.remote(function, *args))
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, Exception) else error from None
+
+    def step(self) -> dict[str, Any]:
+        """One whole RL step, as verl's `fit` makes it; its metrics."""
+        metrics = self.call(_make_step)
+        assert metrics.get("curriculum/unaccounted_rollouts", 0) == 0
+        return metrics
+
+    @contextmanager
+    def settings(self, **changes: Any) -> Iterator[None]:
+        """Start over, for a while, under other settings; names as in the configuration, dots as double underscores."""
+        before = self.call(_change_settings, {name.replace("__", "."): value for name, value in changes.items()})
+        try:
+            yield
+        finally:
+            self.call(_change_settings, before)
+
+
+def start_over(trainer: Any) -> None:
+    """Forget all prompts and their rollouts."""
+    import transfer_queue as tq
+
+    stored = list(tq.kv_list("train").get("train", {}))
+    if stored:
+        tq.kv_clear(keys=stored, partition_id="train")
+    trainer.controller = trainer.new_controller()
+
+
+def _change_settings(trainer: Any, changes: dict[str, Any]) -> dict[str, Any]:
+    """Change the configuration and rebuild what was built from it; returns the values from before."""
+    from omegaconf import OmegaConf, open_dict
+
+    from recipe.fast_dapo.settings import read_settings
+
+    before = {name: OmegaConf.select(trainer.config, name) for name in changes}
+    with open_dict(trainer.config):
+        for name, value in changes.items():
+            OmegaConf.update(trainer.config, name, value)
+    trainer.settings = read_settings(trainer.config)
+    trainer.predictor = None
+    trainer._init_dataloader()
+    trainer.replay_buffer = trainer._build_replay_buffer()
+    start_over(trainer)
+    return before
+
+
+def _make_step(trainer: Any) -> dict[str, Any]:
+    import transfer_queue as tq
+    from verl.utils.debug import marked_timer
+
+    metrics: dict[str, Any] = {}
+    trainer.timing_raw = {}
+    with marked_timer("step", trainer.timing_raw):
+        trainer.on_step_begin()
+        batch = trainer.step(metrics, trainer.timing_raw)
+        trainer.on_step_end()
+    trainer._compute_metrics(batch, metrics, trainer.timing_raw, global_steps=trainer.global_steps, epoch=0)
+    metrics["batch_keys"] = list(batch.keys)
+    tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+    trainer.global_steps += 1
+    return metrics
+
+
+def _lab_actor_class() -> Any:
+    import ray
+
+    from verl_ext.runner import SignalTaskRunner
+
+    class LabRunner(SignalTaskRunner):
+        """verl's task runner that stops before `fit` and takes functions to run on its trainer."""
+
+        def start(self, config: DictConfig) -> None:
+            import importlib
+
+            import transfer_queue as tq
+            from verl.trainer.ppo.v1 import get_trainer_cls
+
+            importlib.import_module(config.trainer_module)
+            config.transfer_queue.enable = True
+            self.config = config
+            tq.init(config.transfer_queue)
+            self.trainer = get_trainer_cls(config.trainer.v1.trainer_mode)(config=config)
+            self.trainer.init()
+            self.init_agent_loop_manager()
+            self.trainer.agent_loop_manager = self.agent_loop_manager
+            self.trainer.global_steps += 1
+            self.trainer.prev_step_profile = self.trainer.curr_step_profile = self.trainer.next_step_profile = False
+
+        def call(self, function: Callable[..., Any], *args: Any) -> Any:
+            return function(self.trainer, *args)
+
+    return ray.remote(LabRunner)
+
+
+@contextmanager
+def open_lab(run_dir: Path, *overrides: str) -> Iterator[Lab]:
+    """Start Ray and a trainer in an actor, ready for its first step; stops both at the end."""
+    config = compose_config(f"run_dir={run_dir}", *overrides)
+
+    from verl_ext import launch
+
+    launch.adopt_environment(config)
+
+    import ray
+    from omegaconf import OmegaConf
+    from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
+
+    from verl_ext.cpu.engine_resources import release_ledger
+    from verl_ext.run_folder import RunFolder
+
+    ray_init = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
+    runtime_env = get_ppo_ray_runtime_env(config)
+    runtime_env["env_vars"] |= ray_init["runtime_env"]["env_vars"] | {"TRANSFER_QUEUE_ENABLE": "1"}
+    ray.init(**(ray_init | {"runtime_env": runtime_env}))
+    try:
+        actor = _lab_actor_class().remote()
+        ray.get(actor.start.remote(config))
+        yield Lab(actor, run_dir)
+    finally:
+        ray.shutdown()
+        release_ledger(RunFolder(run_dir).engine_ledger)

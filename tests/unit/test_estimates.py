@@ -1,0 +1,60 @@
+"""Bootstrap intervals: they cover the truth about as often as they say, and say nothing where there is nothing."""
+
+import numpy as np
+import pytest
+
+from recipe.fast_dapo.estimates import CONFIDENCE, Estimate, bootstrap_macro_mean, bootstrap_mean
+
+
+def test_the_interval_covers_the_true_mean_about_as_often_as_it_says():
+    random = np.random.default_rng(0)
+    truth, trials = 0.3, 200
+    covered = 0
+    for _ in range(trials):
+        estimate = bootstrap_mean(random.binomial(4, truth, size=60) / 4)
+        covered += estimate.low <= truth <= estimate.high
+    assert covered / trials == pytest.approx(CONFIDENCE, abs=0.05)
+
+
+def test_the_interval_agrees_with_the_normal_approximation():
+    values = np.random.default_rng(1).random(400)
+    estimate = bootstrap_mean(values)
+    half = 1.96 * values.std() / np.sqrt(len(values))
+    assert estimate.value == pytest.approx(values.mean())
+    assert estimate.low == pytest.approx(values.mean() - half, abs=0.1 * half)
+    assert estimate.high == pytest.approx(values.mean() + half, abs=0.1 * half)
+
+
+def test_equal_seeds_give_equal_intervals():
+    values = np.random.default_rng(2).random(20)
+    assert bootstrap_mean(values, seed=3) == bootstrap_mean(values, seed=3) != bootstrap_mean(values, seed=4)
+
+
+def test_data_sets_count_the_same_however_long_they_are():
+    estimate = bootstrap_macro_mean([[1.0] * 99 + [0.0], [0.0, 0.2]])
+    assert estimate.value == pytest.approx((0.99 + 0.1) / 2)
+    assert estimate.low < estimate.value < estimate.high
+
+
+def test_the_macro_averages_interval_is_of_independent_data_sets():
+    random = np.random.default_rng(5)
+    first, second = random.random(300), random.random(300)
+    half = 1.96 * np.sqrt(first.var() / 300 + second.var() / 300) / 2
+    estimate = bootstrap_macro_mean([first, second])
+    assert estimate.high - estimate.low == pytest.approx(2 * half, rel=0.1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_that_are_all_the_same_have_an_interval_without_width():
+    assert bootstrap_mean([0.0, 0.0, 0.0]) == Estimate(0.0, 0.0, 0.0)
+
+
+def test_one_prompt_has_no_interval():
+    assert bootstrap_mean([0.5]) == Estimate(0.5)
+    assert bootstrap_mean([0.5]).render() == "0.5000"
+
+
+@pytest.mark.parametrize("data_sets", [[], [[]], [[1.0], []]])
+def test_no_prompts_are_refused(data_sets):
+    with pytest.raises(ValueError, match="at least one prompt"):
+        bootstrap_macro_mean(data_sets)
