@@ -71,8 +71,9 @@ lint: setup  ## ruff and pyright
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/pyright
 
-benchmark: setup  ## Measure; docs/benchmarks.md keeps the results
-	@$(PY) tests/benchmarks/bench_data_controller.py
+benchmark: demo-data  ## Measure; docs/benchmarks.md keeps the results. QUICK=1: one seed, under 15 minutes
+	@$(PY) tests/benchmarks/fast_dapo_efficiency.py $(if $(QUICK),--quick)
+	@$(PY) tests/benchmarks/bench_data_controller.py $(if $(QUICK),--prompts 20000)
 	@test ! -f outputs/fast_dapo_demo/metrics.jsonl || $(PY) tests/benchmarks/step_overhead.py outputs/fast_dapo_demo
 
 clean:  ## Remove the environment, caches and everything runs wrote

@@ -1,0 +1,223 @@
+"""A policy in plain PyTorch, small enough for many seeds: samples, is trained by verl's own estimators and loss.
+
+The engines of a real run cost 10 to 20 ms a rollout on a CPU, this one a third of a millisecond, so that a comparison
+of sampling methods can have many seeds and tuned learning rates. What a method does (which prompts, how many rollouts,
+what is trained on) is the product's own code and verl's own; what differs from a run is that everything happens in one
+process and one precision.
+
+Advantages: `verl.trainer.ppo.core_algos`; loss: `compute_policy_loss_vanilla` (clip .2/.28, token-mean); samples that
+waited: `compute_rollout_correction_weights` (token-level truncated importance sampling, as in configs/fast_dapo.yaml).
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache
+from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_adv_estimator_fn
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
+from verl.utils.torch_functional import logprobs_from_logits
+
+from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
+from data_preprocess.arithmetic_tokenizer import build_tokenizer
+
+MAX_PROMPT, MAX_RESPONSE = 20, 10
+
+
+@dataclass(frozen=True)
+class Task:
+    """Prompts of a pool as token ids, and the held-out core prompts that learning is measured on.
+
+    Attributes:
+        prompts: (P, MAX_PROMPT) int64, padded on the left.
+        answers: Right completions, the end-of-text token included, P lists of ids.
+        held_out_prompts: (H, MAX_PROMPT).
+        held_out_answers: (H, MAX_RESPONSE), padded on the right.
+        pad, end: Token ids.
+    """
+
+    prompts: torch.Tensor
+    answers: list[list[int]]
+    held_out_prompts: torch.Tensor
+    held_out_answers: torch.Tensor
+    pad: int
+    end: int
+
+
+@dataclass
+class Rollout:
+    """One completion.
+
+    Attributes:
+        prompt: Row of `Task.prompts`.
+        response: Token ids, the end-of-text token included if it came.
+        log_probs: Of these tokens under the policy that sampled them, float32.
+        reward: 1 for the exact answer, else 0.
+    """
+
+    prompt: int
+    response: list[int]
+    log_probs: torch.Tensor
+    reward: float
+
+
+def make_task(pool: str, size: int, *, held_out: int = 512, seed: int = 0) -> Task:
+    """A pool of `data_preprocess.arithmetic` and as many other core prompts as `held_out`."""
+    tokenizer = build_tokenizer()
+    rows, _ = build_rows(PoolSettings(train_size=size, val_size=1, shares=POOLS[pool], seed=seed))
+    questions = [row["prompt"][0]["content"] for row in rows]
+    known = set(questions)
+    pairs = draw_pairs("core", 4 * held_out, np.random.default_rng(10_000 + seed))
+    unseen = [(f"{a}+{b}=", answer(a, b)) for a, b in pairs if f"{a}+{b}=" not in known][:held_out]
+    pad, end = int(tokenizer.pad_token_id), int(tokenizer.eos_token_id)
+    answers = [[*tokenizer(row["reward_model"]["ground_truth"])["input_ids"], end] for row in rows]
+    targets = [[*tokenizer(text)["input_ids"], end] for _, text in unseen]
+    return Task(
+        prompts=_left_padded([tokenizer(text)["input_ids"] for text in questions], pad),
+        answers=answers,
+        held_out_prompts=_left_padded([tokenizer(text)["input_ids"] for text, _ in unseen], pad),
+        held_out_answers=torch.tensor([ids + [pad] * (MAX_RESPONSE - len(ids)) for ids in targets]),
+        pad=pad,
+        end=end,
+    )
+
+
+def _left_padded(ids: Sequence[list[int]], pad: int) -> torch.Tensor:
+    return torch.tensor([[pad] * (MAX_PROMPT - len(row)) + row for row in ids])
+
+
+class Policy:
+    """The base model with an optimizer.
+
+    Args:
+        base: Folder of the base model.
+        task: What it answers.
+        learning_rate: Of AdamW (betas .9, .999, no decay); gradients are clipped to norm 1.
+        estimator: verl's name of an advantage estimator.
+        seed: Of the sampling.
+    """
+
+    def __init__(self, base: Path, task: Task, *, learning_rate: float, estimator: str, seed: int) -> None:
+        self.task = task
+        self.model = copy.deepcopy(_load(base))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate, weight_decay=0.0)
+        self.estimator = get_adv_estimator_fn(estimator)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.version = 0
+        self.loss_config = SimpleNamespace(
+            clip_ratio=0.2, clip_ratio_low=0.2, clip_ratio_high=0.28, get=lambda name, default=None: default,
+            global_batch_info={},
+        )  # fmt: skip
+
+    @torch.no_grad()
+    def sample(self, prompts: Sequence[int]) -> list[Rollout]:
+        """One rollout at temperature 1 for each entry of `prompts`, rows of the task's prompts."""
+        rollouts: list[Rollout] = []
+        for start in range(0, len(prompts), 1024):
+            rollouts += self._sample_chunk(prompts[start : start + 1024])
+        return rollouts
+
+    def _sample_chunk(self, prompts: Sequence[int]) -> list[Rollout]:
+        # Equal prompts share their prefill.
+        unique, inverse = torch.unique(torch.tensor(prompts), return_inverse=True)
+        ids = self.task.prompts[unique]
+        mask = (ids != self.task.pad).long()
+        cache = DynamicCache()
+        positions = (mask.cumsum(-1) - 1).clamp_min(0)
+        logits = self.model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache).logits[:, -1]
+        cache.batch_select_indices(inverse)
+        logits, mask, position = logits[inverse], mask[inverse], positions[inverse, -1:]
+        tokens, log_probs = [], []
+        alive = torch.ones(len(prompts), dtype=torch.bool)
+        for step in range(MAX_RESPONSE):
+            distribution = torch.log_softmax(logits, -1)
+            token = torch.multinomial(distribution.exp(), 1, generator=self.generator)
+            log_probs.append(distribution.gather(1, token))
+            tokens.append(torch.where(alive[:, None], token, self.task.pad))
+            alive = alive & (token[:, 0] != self.task.end)
+            if step == MAX_RESPONSE - 1 or not alive.any():
+                break
+            mask = torch.cat([mask, torch.ones_like(token)], 1)
+            position = position + 1
+            logits = self.model(token, attention_mask=mask, position_ids=position, past_key_values=cache).logits[:, -1]
+        tokens_BT, log_probs_BT = torch.cat(tokens, 1), torch.cat(log_probs, 1)
+        lengths = (tokens_BT != self.task.pad).sum(1).tolist()
+        out = []
+        for row, (prompt, length) in enumerate(zip(prompts, lengths, strict=True)):
+            response = tokens_BT[row, :length].tolist()
+            reward = float(response == self.task.answers[prompt])
+            out.append(Rollout(prompt, response, log_probs_BT[row, :length].clone(), reward))
+        return out
+
+    def update(
+        self, rollouts: Sequence[Rollout], groups: Sequence[str], weights: np.ndarray | None = None
+    ) -> dict[str, float]:
+        """One optimizer step on the rollouts; `groups` names the prompt of each, `weights` scales its advantages."""
+        width = max(len(rollout.response) for rollout in rollouts)
+        responses = torch.full((len(rollouts), width), self.task.pad)
+        rollout_log_probs = torch.zeros(len(rollouts), width)
+        mask = torch.zeros(len(rollouts), width)
+        rewards = torch.zeros(len(rollouts), width)
+        for row, rollout in enumerate(rollouts):
+            length = len(rollout.response)
+            responses[row, :length] = torch.tensor(rollout.response)
+            rollout_log_probs[row, :length] = rollout.log_probs
+            mask[row, :length] = 1.0
+            rewards[row, length - 1] = rollout.reward
+        advantages, _ = self.estimator(
+            token_level_rewards=rewards, response_mask=mask, index=np.array(groups, dtype=object)
+        )
+        if weights is not None:
+            advantages = advantages * torch.from_numpy(weights).to(advantages)[:, None]
+        log_probs = self._log_probs(torch.tensor([rollout.prompt for rollout in rollouts]), responses)
+        old_log_probs = log_probs.detach()
+        is_weights, _ = compute_rollout_correction_weights(
+            old_log_probs - rollout_log_probs, mask, rollout_is="token", rollout_is_threshold=2.0
+        )
+        loss, _ = compute_policy_loss_vanilla(
+            old_log_prob=old_log_probs,
+            log_prob=log_probs,
+            advantages=advantages,
+            response_mask=mask,
+            loss_agg_mode="token-mean",
+            config=self.loss_config,
+            rollout_is_weights=is_weights,
+        )
+        self.optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.version += 1
+        return {"grad_norm": float(norm), "loss": float(loss.detach())}
+
+    def _log_probs(self, prompts: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
+        return self._completion_log_probs(self.task.prompts[prompts], responses)
+
+    def _completion_log_probs(self, prompt_ids: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
+        """(B, T) log-probs of the responses' tokens; those of padding mean nothing."""
+        ids = torch.cat([prompt_ids, responses], 1)
+        mask = (ids != self.task.pad).long()
+        mask[:, prompt_ids.shape[1] :] = 1
+        positions = (mask.cumsum(-1) - 1).clamp_min(0)
+        logits = self.model(ids, attention_mask=mask, position_ids=positions).logits
+        return logprobs_from_logits(logits[:, prompt_ids.shape[1] - 1 : -1], responses)
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """Exact pass@1 at temperature 1 on the held-out core prompts: the mean probability of the right completion."""
+        log_probs = self._completion_log_probs(self.task.held_out_prompts, self.task.held_out_answers)
+        right = (log_probs * (self.task.held_out_answers != self.task.pad)).sum(1).exp()
+        return float(right.mean())
+
+
+_LOADED: dict[Path, torch.nn.Module] = {}
+
+
+def _load(base: Path) -> torch.nn.Module:
+    if base not in _LOADED:
+        _LOADED[base] = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
+    return _LOADED[base]

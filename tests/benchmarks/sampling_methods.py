@@ -1,0 +1,246 @@
+"""Ways to choose what is generated and trained on, over the policy of `learning_lab.py`.
+
+`Uniform` and `FilterGroups` are the baselines: every prompt gets N rollouts; verl's DAPO sampler, its unmodified
+`ReplayBuffer` on a real TransferQueue, throws groups of equal rewards away and refills. `Curriculum` is the product:
+`DataController` with its schedules, predictor, screening and correction.
+"""
+
+import itertools
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from learning_lab import Policy, Rollout
+
+from recipe.fast_dapo.correction import clip_weights, horvitz_thompson_weight
+from recipe.fast_dapo.curriculum_records import CurriculumSettings, GenerationInput, Prompt, Sample
+from recipe.fast_dapo.data_controller import DataController
+from recipe.fast_dapo.predictor import PassRatePosterior, PredictorSettings
+from recipe.fast_dapo.screening import plan_screening
+
+
+@dataclass
+class Batch:
+    """What one update sees: rollouts, the prompt's name of each, and the factor on its advantage (None: 1)."""
+
+    rollouts: list[Rollout]
+    groups: list[str]
+    weights: np.ndarray | None = None
+
+
+@dataclass
+class Counts:
+    """Since the start: rollouts and response tokens generated, rollouts trained on, groups and informative ones."""
+
+    generated: int = 0
+    generated_tokens: int = 0
+    trained: int = 0
+    groups: int = 0
+    informative: int = 0
+
+
+class Method:
+    """Base: epochs over the prompts in a random order, and counting."""
+
+    def __init__(self, num_prompts: int, *, batch: int, group: int, seed: int) -> None:
+        self.num_prompts, self.batch, self.group = num_prompts, batch, group
+        self.counts = Counts()
+        self.num_screened = 0  # prompts that were generated for, those of earlier epochs again
+        self.predict_seconds = 0.0
+        self._order = self._epochs(np.random.default_rng(seed))
+
+    def _epochs(self, rng: np.random.Generator) -> Iterator[int]:
+        while True:
+            yield from rng.permutation(self.num_prompts).tolist()
+
+    def _generate(self, policy: Policy, prompts: list[int]) -> list[Rollout]:
+        rollouts = policy.sample(prompts)
+        self.counts.generated += len(rollouts)
+        self.counts.generated_tokens += sum(len(rollout.response) for rollout in rollouts)
+        return rollouts
+
+    def next_batch(self, policy: Policy) -> Batch:
+        batch = self._collect(policy)
+        rewards = defaultdict(set)
+        for rollout, group in zip(batch.rollouts, batch.groups, strict=True):
+            rewards[group].add(rollout.reward)
+        self.counts.trained += len(batch.rollouts)
+        self.counts.groups += len(rewards)
+        self.counts.informative += sum(len(values) > 1 for values in rewards.values())
+        return batch
+
+    def reliability_table(self) -> list[dict[str, float]]:
+        """Predicted against observed pass rates, of a method that predicts."""
+        return []
+
+    def _collect(self, policy: Policy) -> Batch:
+        raise NotImplementedError
+
+
+class Uniform(Method):
+    """The next `batch` prompts with `group` rollouts each."""
+
+    def _collect(self, policy: Policy) -> Batch:
+        prompts = list(itertools.islice(self._order, self.batch))
+        self.num_screened += len(prompts)
+        rollouts = self._generate(policy, [prompt for prompt in prompts for _ in range(self.group)])
+        return Batch(rollouts, [str(rollout.prompt) for rollout in rollouts])
+
+
+class FilterGroups(Method):
+    """verl's `ReplayBuffer` with DAPO group filtering; its engine answers at once. Needs Ray and TransferQueue."""
+
+    def __init__(self, num_prompts: int, *, batch: int, group: int, seed: int) -> None:
+        super().__init__(num_prompts, batch=batch, group=group, seed=seed)
+        import ray
+        import transfer_queue as tq
+        from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+        if not ray.is_initialized():
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            tq.init()
+        self._rollouts: dict[str, Rollout] = {}
+        self.buffer = ReplayBuffer(
+            trainer_mode="sync",
+            trainer_config=None,
+            max_off_policy_threshold=None,
+            max_off_policy_strategy="drop",
+            sampler_kwargs=None,
+            poll_interval=0.0,
+            refill_fn=self._submit,
+            filter_groups_metric="reward",
+            train_batch_size=batch,
+            gen_batch_size=1,
+        )
+
+    def _submit(self, num_prompts: int) -> None:
+        import transfer_queue as tq
+        from tensordict import TensorDict
+
+        prompts = list(itertools.islice(self._order, num_prompts))
+        self.num_screened += len(prompts)
+        rollouts = self._generate(self._policy, [prompt for prompt in prompts for _ in range(self.group)])
+        uids = [str(uuid.uuid4()) for _ in prompts]
+        keys = [f"{uid}_{session}_0" for uid in uids for session in range(self.group)]
+        self._rollouts |= dict(zip(keys, rollouts, strict=True))
+        rewards = torch.tensor([[rollout.reward] for rollout in rollouts])
+        tq.kv_batch_put(
+            keys=keys,
+            partition_id="train",
+            tags=[{"status": "success", "response_len": len(rollout.response)} for rollout in rollouts],
+            fields=TensorDict({"rm_scores": rewards}, batch_size=len(keys)),
+        )
+        tags = [{"is_prompt": True, "status": "finished", "global_steps": self._policy.version}] * len(uids)
+        tq.kv_batch_put(keys=uids, partition_id="train", tags=tags)
+
+    def _collect(self, policy: Policy) -> Batch:
+        import transfer_queue as tq
+
+        self._policy = policy
+        self._submit(self.batch)
+        selected, _ = self.buffer.sample(global_steps=policy.version, partition_id="train", batch_size=self.batch)
+        rollouts = [self._rollouts[key] for key in selected.keys]
+        groups = [key.split("_")[0] for key in selected.keys]
+        tq.kv_clear(keys=selected.keys, partition_id="train")
+        self._rollouts.clear()  # verl discards the surplus
+        return Batch(rollouts, groups)
+
+
+class Curriculum(Method):
+    """The product's controller and its options.
+
+    Args:
+        predictor: Settings of the posterior, or None for epochs in random order.
+        screening_chunk: Rollouts a stage of sequential screening; None for all n at once.
+        clip: Of Horvitz-Thompson weights; used with settings.correction="horvitz_thompson".
+    """
+
+    def __init__(
+        self,
+        num_prompts: int,
+        settings: CurriculumSettings,
+        *,
+        seed: int,
+        predictor: PredictorSettings | None = None,
+        screening_chunk: int | None = None,
+        clip: float | None = None,
+    ) -> None:
+        super().__init__(num_prompts, batch=settings.train_batch_size, group=settings.group_size, seed=seed)
+        self.settings, self.clip, self.screening_chunk = settings, clip, screening_chunk
+        self.posterior = PassRatePosterior(num_prompts, predictor) if predictor else None
+        plan = self._plan if screening_chunk else None
+        self.controller = DataController(settings, plan)
+        self._rollouts: dict[str, Rollout] = {}
+        self._numbers = itertools.count()
+        self._queue: list[int] = []
+
+    def _plan(self, prompt: Prompt):
+        assert self.posterior is not None
+        assert self.screening_chunk is not None
+        alpha, beta = self.posterior.posterior(int(prompt.index))
+        price = self.controller.screening_price
+        return plan_screening(float(alpha), float(beta), n=self.settings.n, chunk=self.screening_chunk, price=price)
+
+    def _new_prompts(self) -> list[Prompt]:
+        wanted = self.controller.num_prompts_wanted
+        if self.posterior is None:
+            chosen = list(itertools.islice(self._order, wanted))
+        else:
+            began = time.process_time()
+            live = [int(index) for index in self.controller.live_indices()]
+            chosen = self.posterior.choose(wanted, live).tolist()
+            self.predict_seconds += time.process_time() - began
+        self.num_screened += len(chosen)
+        return [Prompt(f"{next(self._numbers)}", index) for index in chosen]
+
+    def _collect(self, policy: Policy) -> Batch:
+        controller, streaming = self.controller, self.settings.schedule == "streaming"
+        if self.posterior is not None:
+            self.posterior.set_weight_version(policy.version)
+        self._free(controller.evict(policy.version).released_keys)
+        while streaming or not controller.is_ready_for_training():
+            controller.add_new_prompts_first_generation_phase(self._new_prompts())
+            inputs = controller.get_generation_inputs()
+            if not inputs:
+                break
+            self._free(controller.update_prompts(self._answer(policy, inputs), policy.version).released_keys)
+        rollouts, groups, weights = [], [], []
+        for group in controller.get_training_data():
+            samples = controller.trained_samples(group)
+            rollouts += [self._rollouts[sample.key] for sample in samples]
+            groups += [group.prompt.uid] * len(samples)
+            weight = 1.0
+            if self.settings.correction == "horvitz_thompson":
+                plan = group.plan
+                weight = horvitz_thompson_weight(group.num_passes, len(group.samples), plan.max_fails, plan.max_passes)
+            weights += [weight] * len(samples)
+            self._free([sample.key for sample in group.samples])
+        return Batch(rollouts, groups, clip_weights(np.array(weights), self.clip)[0])
+
+    def reliability_table(self) -> list[dict[str, float]]:
+        return [] if self.posterior is None else self.posterior.reliability_table()
+
+    def _answer(self, policy: Policy, inputs: list[GenerationInput]) -> dict[str, list[Sample]]:
+        prompts = [int(entry.prompt.index) for entry in inputs for _ in range(entry.num_samples)]
+        rollouts = iter(self._generate(policy, prompts))
+        samples: dict[str, list[Sample]] = {}
+        for entry in inputs:
+            new = []
+            for session in range(entry.first_session, entry.first_session + entry.num_samples):
+                rollout = next(rollouts)
+                key = f"{entry.prompt.uid}_{session}"
+                self._rollouts[key] = rollout
+                new.append(Sample(key, rollout.reward, policy.version, len(rollout.response)))
+            samples[entry.prompt.uid] = new
+            if self.posterior is not None:
+                passes = sum(sample.success > 0.5 for sample in new)
+                self.posterior.observe(int(entry.prompt.index), passes, len(new) - passes)
+        return samples
+
+    def _free(self, keys) -> None:
+        for key in keys:
+            del self._rollouts[key]
