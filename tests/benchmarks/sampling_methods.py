@@ -101,7 +101,8 @@ class FilterGroups(Method):
         from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
         if not ray.is_initialized():
-            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            # Logical processors: TransferQueue reserves one for each of its actors.
+            ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
             tq.init()
         self._rollouts: dict[str, Rollout] = {}
         self.buffer = ReplayBuffer(

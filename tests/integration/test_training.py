@@ -124,13 +124,17 @@ def test_the_metrics_name_every_phase_and_add_up(lab: Lab):
 
 
 def test_prompt_records_tell_what_became_of_each_prompt(lab: Lab):
-    lab.step()
-    records = [json.loads(line) for line in (lab.run_dir / "prompts.jsonl").read_text().splitlines()]
-    by_event = Counter(record["event"] for record in records)
-    conservation = lab.call(lambda trainer: trainer.controller.conservation())
-    assert by_event["trained"] == conservation["trained"]
-    assert all(record["samples"] == 4 for record in records if record["event"] == "screening")
-    assert all(record["samples"] == 12 for record in records if record["event"] == "continuation")
+    def records() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (lab.run_dir / "prompts.jsonl").read_text().splitlines()]
+
+    before = len(records())
+    metrics = lab.step()
+    new = records()[before:]
+    by_event = Counter(record["event"] for record in new)
+    assert by_event["trained"] == metrics["curriculum/trained"] == 8
+    assert by_event["screening"] == metrics["curriculum/screened"]
+    assert all(record["samples"] == 4 for record in new if record["event"] == "screening")
+    assert all(record["samples"] == 12 for record in new if record["event"] == "continuation")
 
 
 @pytest.mark.parametrize("estimator", ["grpo", "rloo"])
