@@ -1,4 +1,4 @@
-"""Predicts each prompt's pass rate and chooses what to screen. Pure: numpy only.
+"""Predicts each prompt's pass rate and chooses what to screen. Pure: numpy and scipy.
 
 Every prompt has a discounted Beta posterior of its pass rate: with a prior Beta(a, b),
 
@@ -8,6 +8,11 @@ so that what an old policy did counts less (a discounted Bernoulli bandit, Russo
 gives the most signal near pass rate 1/2 and its screening is then most likely mixed: `choose` draws a rate from each
 posterior (Thompson sampling) and takes those closest to 1/2. Prompts never seen have the wide prior and are drawn
 often; those known to be hopeless or solved are not.
+
+The prior is fitted to the pool (empirical Bayes): every prompt's first outcomes, discounted in the same way, are
+beta-binomial under it, and the most likely Beta(a, b) is used, with the configured one as the opinion of
+`prior_weight` prompts. A pool in which nearly nothing is mixed makes unknown prompts unattractive, and a prompt that
+was mixed once the more so.
 
 No prompt starves: a share 1/`exploration_epochs` of all choices goes to the prompts whose last choice is longest ago,
 so every prompt is chosen at least once in `exploration_epochs` epochs (an epoch: as many choices as there are prompts).
@@ -21,6 +26,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import betaln
 
 _STATE_VERSION = 1
 # Prediction against outcome, in tenths of the predicted pass rate.
@@ -33,6 +40,7 @@ class PredictorSettings:
 
     Attributes:
         prior_passes, prior_fails: The Beta prior. Real pools are U-shaped, mostly never or always solved: below 1.
+        prior_weight: Prompts that the prior counts as when it is fitted to those seen; None: it is not fitted.
         discount: What is kept of the evidence at each weight version, in (0, 1].
         exploration_epochs: Epochs in which every prompt is chosen at least once, at least 1.
         max_candidates: Prompts that a choice draws rates for, a random part of the data set if that has more.
@@ -41,6 +49,7 @@ class PredictorSettings:
 
     prior_passes: float = 0.2
     prior_fails: float = 0.2
+    prior_weight: float | None = 20.0
     discount: float = 0.99
     exploration_epochs: float = 8.0
     max_candidates: int = 65536
@@ -49,6 +58,10 @@ class PredictorSettings:
     def __post_init__(self) -> None:
         if not (self.prior_passes > 0 and self.prior_fails > 0):
             raise ValueError(f"prior_passes and prior_fails must be above 0, got {self}: try 0.2")
+        if self.prior_weight is not None and not self.prior_weight > 0:
+            raise ValueError(
+                f"prior_weight must be above 0 or None, got {self.prior_weight}: None never fits the prior"
+            )
         if not 0 < self.discount <= 1:
             raise ValueError(f"discount must be in (0, 1], got {self.discount}: 1 never forgets")
         if not self.exploration_epochs >= 1:
@@ -65,6 +78,8 @@ class PassRatePosterior:
             raise ValueError(f"expected at least one prompt, got {num_prompts}")
         self.settings = settings
         self.weight_version = 0
+        self.prior = (settings.prior_passes, settings.prior_fails)
+        self._first_outcomes: dict[tuple[int, int], float] = {}  # (passes, fails) of a first call -> discounted prompts
         self._rng = np.random.default_rng(settings.seed)
         self._passes = np.zeros(num_prompts)
         self._fails = np.zeros(num_prompts)
@@ -84,15 +99,20 @@ class PassRatePosterior:
         positions = np.asarray(positions)
         kept = self.settings.discount ** (self.weight_version - self._version[positions])
         return (
-            self.settings.prior_passes + kept * self._passes[positions],
-            self.settings.prior_fails + kept * self._fails[positions],
+            self.prior[0] + kept * self._passes[positions],
+            self.prior[1] + kept * self._fails[positions],
         )
 
     def set_weight_version(self, weight_version: int) -> None:
-        """Say which policy is in force; evidence is discounted from here."""
+        """Say which policy is in force; evidence is discounted from here, and the prior fitted to what was seen."""
         if weight_version < self.weight_version:
             raise ValueError(f"expected weight_version >= {self.weight_version}, got {weight_version}")
+        kept = self.settings.discount ** (weight_version - self.weight_version)
+        self._first_outcomes = {outcome: kept * prompts for outcome, prompts in self._first_outcomes.items()}
         self.weight_version = int(weight_version)
+        if self.settings.prior_weight is not None and self._first_outcomes:
+            initial = (self.settings.prior_passes, self.settings.prior_fails)
+            self.prior = fit_prior(self._first_outcomes, initial, self.settings.prior_weight)
 
     def observe(self, position: int, passes: int, fails: int) -> None:
         """Add the outcomes of rollouts of one prompt by the current policy, and compare them with the prediction."""
@@ -106,6 +126,8 @@ class PassRatePosterior:
         place = min(int(rate * NUM_BINS), NUM_BINS - 1)
         self._calibration += count, passes * (1 - rate) ** 2 + fails * rate**2, passes, rate * count
         self._reliability[place] += count, rate * count, passes
+        if not self._passes[position] and not self._fails[position]:
+            self._first_outcomes[passes, fails] = self._first_outcomes.get((passes, fails), 0.0) + 1.0
         kept = self.settings.discount ** (self.weight_version - self._version[position])
         self._passes[position] = kept * self._passes[position] + passes
         self._fails[position] = kept * self._fails[position] + fails
@@ -159,6 +181,8 @@ class PassRatePosterior:
             "predictor/brier_of_the_mean": mean * (1 - mean),
             "predictor/bias": (predicted - passes) / count,
             "predictor/observed_rollouts": count,
+            "predictor/prior_mean": self.prior[0] / (self.prior[0] + self.prior[1]),
+            "predictor/prior_strength": self.prior[0] + self.prior[1],
         }
 
     def reliability_table(self) -> list[dict[str, float]]:
@@ -176,7 +200,8 @@ class PassRatePosterior:
         return {
             "state_version": _STATE_VERSION,
             "num_prompts": len(self),
-            "prior": [self.settings.prior_passes, self.settings.prior_fails],
+            "prior": list(self.prior),
+            "first_outcomes": [[*outcome, prompts] for outcome, prompts in self._first_outcomes.items()],
             "weight_version": self.weight_version,
             "num_choices": self._num_choices,
             "exploration_credit": self._exploration_credit,
@@ -201,6 +226,8 @@ class PassRatePosterior:
         arrays = {name: _unpack(state["arrays"][name], dtype) for name, dtype in _ARRAYS.items()}
         for name, array in arrays.items():
             setattr(self, f"_{name}", array)
+        self.prior = (float(state["prior"][0]), float(state["prior"][1]))
+        self._first_outcomes = {(int(p), int(f)): float(prompts) for p, f, prompts in state["first_outcomes"]}
         self.weight_version = int(state["weight_version"])
         self._num_choices = int(state["num_choices"])
         self._exploration_credit = float(state["exploration_credit"])
@@ -209,6 +236,41 @@ class PassRatePosterior:
 
     def __repr__(self) -> str:
         return f"PassRatePosterior({len(self)} prompts, {asdict(self.settings)})"
+
+
+def fit_prior(
+    outcomes: Mapping[tuple[int, int], float], initial: tuple[float, float], weight: float
+) -> tuple[float, float]:
+    """The most likely Beta prior of pass rates, given outcomes of prompts that are beta-binomial under it.
+
+    Args:
+        outcomes: (passes, fails) -> number of prompts, not necessarily whole.
+        initial: Beta parameters of an opinion from before, from which the search starts.
+        weight: Prompts that this opinion counts as: it is added as the outcomes of two rollouts each, as it expects
+            them.
+
+    Returns:
+        (a, b), each between 0.01 and 100.
+    """
+    a, b = initial
+    both = (a + b) * (a + b + 1)
+    counts = dict(outcomes)
+    for outcome, probability in {
+        (2, 0): a * (a + 1) / both,
+        (1, 1): 2 * a * b / both,
+        (0, 2): b * (b + 1) / both,
+    }.items():
+        counts[outcome] = counts.get(outcome, 0.0) + weight * probability
+    passes, fails = np.array(list(counts), dtype=float).T
+    prompts = np.array(list(counts.values()))
+
+    def negative_log_likelihood(logs: np.ndarray) -> float:
+        a, b = np.exp(logs)
+        return -float((prompts * (betaln(a + passes, b + fails) - betaln(a, b))).sum())
+
+    bounds = [(np.log(0.01), np.log(100.0))] * 2
+    best = minimize(negative_log_likelihood, np.log(initial), method="L-BFGS-B", bounds=bounds)
+    return float(np.exp(best.x[0])), float(np.exp(best.x[1]))
 
 
 _ARRAYS = {"passes": np.float64, "fails": np.float64, "version": np.int64, "last_choice": np.int64}

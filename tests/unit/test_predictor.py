@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.predictor import PassRatePosterior, PredictorSettings
+from recipe.fast_dapo.predictor import PassRatePosterior, PredictorSettings, fit_prior
 
 
 def make(num_prompts: int = 10, **settings) -> PassRatePosterior:
@@ -19,7 +19,7 @@ def make(num_prompts: int = 10, **settings) -> PassRatePosterior:
     discount=st.floats(0.5, 1),
 )
 def test_evidence_is_discounted_by_its_age_in_versions(history: list[tuple[int, int, int]], discount: float):
-    posterior = make(discount=discount)
+    posterior = make(discount=discount, prior_weight=None)
     version = 0
     for steps, passes, fails in history:
         version += steps
@@ -31,6 +31,52 @@ def test_evidence_is_discounted_by_its_age_in_versions(history: list[tuple[int, 
     assert alpha == pytest.approx(0.2 + sum(k * passes for k, (_, passes, _) in zip(kept, history, strict=True)))
     assert beta == pytest.approx(0.2 + sum(k * fails for k, (_, _, fails) in zip(kept, history, strict=True)))
     assert posterior.posterior([0, 1])[0].tolist() == [0.2, 0.2]
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.1, 0.3), (0.2, 0.2), (2.0, 1.0)])
+def test_the_fitted_prior_is_the_one_that_the_pool_was_drawn_from(a: float, b: float):
+    rng = np.random.default_rng(0)
+    outcomes: dict[tuple[int, int], float] = {}
+    for rate in rng.beta(a, b, 20_000):
+        passes = int(rng.binomial(4, rate))
+        outcomes[passes, 4 - passes] = outcomes.get((passes, 4 - passes), 0) + 1
+    assert fit_prior(outcomes, (0.2, 0.2), 20) == pytest.approx((a, b), rel=0.1)
+
+
+def test_without_evidence_the_prior_stays_and_its_weight_resists():
+    a, b = fit_prior({(2, 0): 1e-9}, (0.3, 0.6), 20)
+    assert a / (a + b) == pytest.approx(1 / 3, rel=1e-3)
+    assert a + b == pytest.approx(0.9, rel=1e-2)
+    means = [a / (a + b) for a, b in (fit_prior({(0, 4): 50}, (0.2, 0.2), weight) for weight in (1, 20, 500))]
+    assert means == sorted(means)
+    assert means[0] < 0.1 < 0.4 < means[2]
+
+
+def test_a_pool_of_hopeless_prompts_lowers_the_prior_and_the_appeal_of_unknown_ones():
+    posterior = make(1000, discount=1.0, exploration_epochs=1e9)
+    for position in range(300):
+        posterior.observe(position, 0, 4)
+    for position in range(300, 320):
+        posterior.observe(position, 2, 2)
+    assert posterior.prior == (0.2, 0.2)
+    posterior.set_weight_version(1)
+    assert posterior.prior[0] / sum(posterior.prior) < 0.2
+    fixed = make(1000, discount=1.0, exploration_epochs=1e9, prior_weight=None)
+    fixed._passes, fixed._fails = posterior._passes.copy(), posterior._fails.copy()
+    known = np.arange(300, 320)
+    fitted_picks = sum(np.isin(posterior.choose(20), known).sum() for _ in range(50))
+    fixed_picks = sum(np.isin(fixed.choose(20), known).sum() for _ in range(50))
+    assert fitted_picks > 1.5 * fixed_picks
+    assert posterior.calibration()["predictor/prior_mean"] == posterior.prior[0] / sum(posterior.prior)
+
+
+def test_only_a_prompts_first_outcomes_speak_for_the_pool_and_they_are_discounted():
+    posterior = make(discount=0.5)
+    posterior.observe(0, 1, 3)
+    posterior.observe(0, 4, 0)
+    posterior.set_weight_version(2)
+    posterior.observe(1, 1, 3)
+    assert posterior._first_outcomes == {(1, 3): 1.25}
 
 
 def test_prompts_near_one_half_are_chosen_before_hopeless_and_solved_ones():
@@ -146,8 +192,8 @@ def test_a_state_that_does_not_fit_is_refused(change: dict, message: str):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"prior_passes": 0}, {"prior_fails": -1}, {"discount": 0}, {"discount": 1.1}, {"exploration_epochs": 0.5},
-     {"max_candidates": 0}],
+    [{"prior_passes": 0}, {"prior_fails": -1}, {"prior_weight": 0}, {"discount": 0}, {"discount": 1.1},
+     {"exploration_epochs": 0.5}, {"max_candidates": 0}],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(settings: dict):
     with pytest.raises(ValueError, match=next(iter(settings))):
