@@ -37,7 +37,7 @@ EQUAL_RATE = 3e-4
 RATES = (1.5e-4, 3e-4)  # at 6e-4 every method that was tried needed more rollouts
 ROLLOUTS_PER_LOOK = 750
 # Used without tuning by --quick: what the tuning of the full run found.
-QUICK_RATES = {"uniform_rloo": 1.5e-4, "uniform_grpo": 1.5e-4}
+QUICK_RATES = {"uniform_rloo": 1.5e-4}
 
 METHODS = {
     "uniform_rloo": "uniform RLOO",

@@ -22,14 +22,31 @@ def _names(trainer: Any) -> tuple[set[str], set[str]]:
 
 
 def test_streaming_continues_prompts_while_others_are_still_screened(lab: Lab):
+    def watch_dispatches(trainer: Any) -> None:
+        dispatch = type(trainer.agent_loop_manager).dispatch
+        trainer.seen = []
+
+        def watched(batch: Any) -> None:
+            controller = trainer.controller
+            continued = sum(group.is_qualified for group in controller._in_flight.values())
+            trainer.seen.append((continued, controller.num_in_flight - continued))
+            dispatch(trainer.agent_loop_manager, batch)
+
+        trainer.agent_loop_manager.dispatch = watched
+
+    def stop_watching(trainer: Any) -> list[tuple[int, int]]:
+        del trainer.agent_loop_manager.dispatch
+        return trainer.seen
+
     with lab.settings(**STREAMING):
+        lab.call(watch_dispatches)
         metrics = lab.step()
-        events = [record["event"] for record in _records_of_last_step(lab)]
+        dispatches = lab.call(stop_watching)
         stored, live = lab.call(_names)
         in_flight = lab.call(lambda trainer: trainer.controller.num_in_flight)
     assert len({key.rsplit("_", 2)[0] for key in metrics["batch_keys"]}) == 8
     assert len(metrics["batch_keys"]) == 8 * 16
-    assert events.index("continuation") < len(events) - 1 - events[::-1].index("screening")
+    assert any(continued and screened for continued, screened in dispatches)
     # One weight version: everything that began has ended, and the surplus waits.
     assert metrics["curriculum/sample_age/max"] == 0
     assert in_flight == 0
