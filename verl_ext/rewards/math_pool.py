@@ -22,6 +22,8 @@ from typing import Any
 from verl_ext.errors import SignalError
 
 logger = logging.getLogger(__name__)
+# As verl's modules do: some of what it imports raises the root logger's level to ERROR.
+logger.setLevel(os.getenv("VERL_LOGGING_LEVEL", "WARNING"))
 
 _WORKER = Path(__file__).with_name("math_worker.py")
 
