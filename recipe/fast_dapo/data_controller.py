@@ -321,6 +321,10 @@ class DataController:
         fates = {name: total[f"{name}_rollouts"] for name in ("generated", *_ROLLOUT_FATES)}
         return fates | {"buffered": len(self._live_keys)}
 
+    def live_uids(self) -> set[str]:
+        """Uids of all live prompts: whose rows the data plane must still have."""
+        return set(self._live_uids)
+
     def live_names(self) -> set[str]:
         """Uids and sample keys of all live prompts: what the data plane must still hold."""
         return self._live_uids.keys() | self._live_keys

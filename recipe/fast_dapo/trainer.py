@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import transfer_queue as tq
 from omegaconf import DictConfig
-from tensordict import NonTensorData, TensorDict
+from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import register_trainer
 from verl.utils import tensordict_utils as tu
@@ -19,6 +19,7 @@ from recipe.fast_dapo.correction import clip_weights, horvitz_thompson_weight
 from recipe.fast_dapo.curriculum_records import GenerationInput, Prompt, Sample, TrainingGroup, UpdateResult
 from recipe.fast_dapo.data_controller import DataController, TooManyGenerationBatches
 from recipe.fast_dapo.predictor import PassRatePosterior
+from recipe.fast_dapo.prompt_rows import PromptRows
 from recipe.fast_dapo.screening import ScreeningPlan, plan_screening
 from recipe.fast_dapo.settings import read_settings, resolve_group_size
 from verl_ext.agent_loop import FIRST_SESSION, PromptReport, RolloutReport
@@ -48,6 +49,8 @@ class FastDapoTrainer(SignalTrainer):
         self.settings = read_settings(config)
         self.controller = self.new_controller()
         self.predictor: PassRatePosterior | None = None
+        self.prompt_rows = PromptRows(PARTITION)
+        self._released: list[str] = []  # names in TransferQueue that the next call to clear takes along
         self._asked: dict[str, GenerationInput] = {}  # in flight, by uid
         self._num_failed_prompts = 0  # in a row
         self._weights: dict[str, float] = {}  # of the step's groups, by uid
@@ -93,7 +96,10 @@ class FastDapoTrainer(SignalTrainer):
         # The prompts' own rows have done their work, and so have samples that are not trained on; verl clears the
         # others after the step.
         done = {sample.key for group in groups for sample in group.samples} - set(keys)
-        tq.kv_clear(keys=[*(group.prompt.uid for group in groups), *done], partition_id=PARTITION)
+        uids = [group.prompt.uid for group in groups]
+        self.prompt_rows.remove(uids)
+        self._released += [*uids, *done]
+        self._clear_released()
         metrics.update(self.controller.metrics())
         if self.predictor is not None:
             metrics.update(self.predictor.calibration())
@@ -186,7 +192,7 @@ class FastDapoTrainer(SignalTrainer):
             if rows is None:
                 return
             prompts = [Prompt(uid=uid, index=index) for uid, index in zip(rows["uid"], rows["index"], strict=True)]
-            self._put_rows(prompts, rows)
+            self.prompt_rows.add(rows)
             self.controller.add_new_prompts_first_generation_phase(prompts)
 
     def _fetch_chosen(self, count: int) -> TensorDict | None:
@@ -211,15 +217,9 @@ class FastDapoTrainer(SignalTrainer):
             price=self.controller.screening_price,
         )
 
-    def _put_rows(self, prompts: list[Prompt], rows: TensorDict) -> None:
-        """Keep the prompts' rows in TransferQueue, from where their continuation and a resumed run read them."""
-        fields = rows.select(*[key for key, value in rows.items() if not isinstance(value, NonTensorData)])
-        tags = [{"is_prompt": True, "status": "pending", "global_steps": self.global_steps}] * len(prompts)
-        tq.kv_batch_put(keys=[prompt.uid for prompt in prompts], partition_id=PARTITION, tags=tags, fields=fields)
-
     def _generation_batch(self, inputs: list[GenerationInput]) -> TensorDict:
         """Rows of all prompts of a call, each with its number of rollouts and of its first session."""
-        batch = tq.kv_batch_get(keys=[entry.prompt.uid for entry in inputs], partition_id=PARTITION)
+        batch = self.prompt_rows.batch([entry.prompt.uid for entry in inputs])
         tu.assign_non_tensor_stack(batch, "__rollout_n__", [entry.num_samples for entry in inputs])
         tu.assign_non_tensor_stack(batch, FIRST_SESSION, [entry.first_session for entry in inputs])
         tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
@@ -253,10 +253,15 @@ class FastDapoTrainer(SignalTrainer):
             )
 
     def _release(self, result: UpdateResult) -> None:
-        """Free the tensors of prompts that left the curriculum."""
-        names = [*result.released_keys, *result.released_uids]
-        if names:
-            tq.kv_clear(keys=names, partition_id=PARTITION)
+        """Take note of the tensors of prompts that left the curriculum; `_clear_released` frees them."""
+        self.prompt_rows.remove(result.released_uids)
+        self._released += [*result.released_keys, *result.released_uids]
+
+    def _clear_released(self) -> None:
+        # Once a step: a call a report would keep TransferQueue busy while the engines' rollouts are written to it.
+        if self._released:
+            tq.kv_clear(keys=self._released, partition_id=PARTITION)
+            self._released = []
 
     # ------------------------------ state and records ------------------------------
 
@@ -296,9 +301,14 @@ class FastDapoTrainer(SignalTrainer):
                 f"The checkpoint's TransferQueue lacks {len(missing)} of {len(live)} entries that the curriculum "
                 f"needs, e.g. {min(missing)}: it is damaged; resume from an earlier one with trainer.resume_from_path."
             )
-        trained = list(stored.keys() - live)
-        if trained:
-            tq.kv_clear(keys=trained, partition_id=PARTITION)
+        self.prompt_rows.restore(sorted(self.controller.live_uids()))
+        self._released = list(stored.keys() - live)
+        self._clear_released()
+
+    def _save_checkpoint(self) -> None:
+        self._clear_released()
+        self.prompt_rows.store({"is_prompt": True, "status": "pending", "global_steps": self.global_steps})
+        super()._save_checkpoint()
 
     def _save_unfinished_step(self) -> None:
         """Checkpoint between two steps: the weights are those of the step before."""

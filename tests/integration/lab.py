@@ -80,6 +80,7 @@ def start_over(trainer: Any) -> None:
     stored = list(tq.kv_list("train").get("train", {}))
     if stored:
         tq.kv_clear(keys=stored, partition_id="train")
+    trainer.prompt_rows.clear()
     trainer.controller = trainer.new_controller()
 
 

@@ -18,7 +18,8 @@ def _records_of_last_step(lab: Lab) -> list[dict[str, Any]]:
 def _names(trainer: Any) -> tuple[set[str], set[str]]:
     import transfer_queue as tq
 
-    return set(tq.kv_list("train").get("train", {})), trainer.controller.live_names()
+    stored = set(tq.kv_list("train").get("train", {})) | trainer.prompt_rows.uids
+    return stored, trainer.controller.live_names()
 
 
 def test_streaming_continues_prompts_while_others_are_still_screened(lab: Lab):

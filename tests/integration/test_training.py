@@ -106,7 +106,8 @@ def test_the_data_plane_holds_exactly_what_the_controller_knows(lab: Lab):
     def names(trainer: Any) -> tuple[set[str], set[str]]:
         import transfer_queue as tq
 
-        return set(tq.kv_list("train").get("train", {})), trainer.controller.live_names()
+        stored = set(tq.kv_list("train").get("train", {})) | trainer.prompt_rows.uids
+        return stored, trainer.controller.live_names()
 
     lab.step()
     stored, live = lab.call(names)
@@ -175,6 +176,7 @@ def test_verls_own_dynamic_sampling_runs_in_the_same_trainer(lab: Lab):
 def test_state_restores_to_the_same_curriculum(lab: Lab):
     def round_trip(trainer: Any) -> tuple[dict, dict]:
         before = trainer.signal_state()
+        trainer.prompt_rows.store({})  # as a checkpoint does
         trainer.load_signal_state(json.loads(json.dumps(before)))
         after = trainer.signal_state()
         for state in (before, after):

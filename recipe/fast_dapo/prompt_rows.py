@@ -1,0 +1,71 @@
+"""The data set's rows of live prompts: in the driver while it runs, in TransferQueue across a checkpoint.
+
+A row goes out once for screening and once for continuation, often together with only a few others. Reading it back from
+TransferQueue each time would cost the driver more than the dispatch itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import transfer_queue as tq
+from tensordict import NonTensorData, TensorDict
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
+
+
+class PromptRows:
+    """Rows by uid.
+
+    Args:
+        partition: TransferQueue's partition for checkpoints.
+    """
+
+    def __init__(self, partition: str) -> None:
+        self.partition = partition
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._stored: set[str] = set()  # in TransferQueue already
+
+    @property
+    def uids(self) -> set[str]:
+        return set(self._rows)
+
+    def add(self, rows: TensorDict) -> None:
+        """Take rows as verl's loader gives them; what holds for the whole batch (NonTensorData) is not kept."""
+        columns = {name: rows[name] for name, value in rows.items() if not isinstance(value, NonTensorData)}
+        for position, uid in enumerate(rows["uid"]):
+            self._rows[uid] = {name: column[position] for name, column in columns.items()}
+
+    def batch(self, uids: Sequence[str]) -> TensorDict:
+        """The rows of these prompts, in this order.
+
+        Raises:
+            KeyError: a uid that is not here.
+        """
+        return tu.get_tensordict(collate_fn([self._rows[uid] for uid in uids]))
+
+    def remove(self, uids: Iterable[str]) -> None:
+        """Forget prompts; the caller clears their names in TransferQueue."""
+        for uid in uids:
+            self._rows.pop(uid, None)
+            self._stored.discard(uid)
+
+    def clear(self) -> None:
+        """Forget all prompts."""
+        self._rows.clear()
+        self._stored.clear()
+
+    def store(self, tag: dict[str, Any]) -> None:
+        """Write to TransferQueue what is not there yet."""
+        new = [uid for uid in self._rows if uid not in self._stored]
+        if new:
+            tq.kv_batch_put(
+                keys=new, partition_id=self.partition, tags=[dict(tag) for _ in new], fields=self.batch(new)
+            )
+            self._stored.update(new)
+
+    def restore(self, uids: Sequence[str]) -> None:
+        """Replace everything by the rows that TransferQueue has under these names."""
+        self.clear()
+        if uids:
+            self.add(tq.kv_batch_get(keys=list(uids), partition_id=self.partition))
+            self._stored.update(uids)
