@@ -66,18 +66,22 @@ class PoolSettings:
     Attributes:
         train_size: Prompts in train.parquet.
         val_size: Prompts in val.parquet, of the same mix.
+        influence_size: Prompts in influence.parquet, of the same mix, for TracIn: apart from what a run is evaluated on.
         shares: The mix.
         seed: Same seed, same files.
     """
 
     train_size: int = 1024
     val_size: int = 512
+    influence_size: int = 0
     shares: Shares = POOLS["E"]
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.train_size < 1 or self.val_size < 1:
             raise ValueError(f"train_size and val_size must be at least 1, got {self.train_size} and {self.val_size}")
+        if self.influence_size < 0:
+            raise ValueError(f"influence_size must be at least 0, got {self.influence_size}")
 
 
 def num_carries(a: int, b: int) -> int:
@@ -135,27 +139,30 @@ def draw_pairs(kind: str, count: int, rng: np.random.Generator) -> list[tuple[in
     raise ValueError(f"found only {len(pairs)} different {kind} prompts, expected {count}. Ask for a smaller pool.")
 
 
-def build_rows(settings: PoolSettings) -> tuple[list[dict], list[dict]]:
-    """Rows of the training and of the validation file.
+def build_rows(settings: PoolSettings) -> dict[str, list[dict]]:
+    """Rows of each file, by its name: train, val and, if there is to be one, influence.
 
-    `extra_info` carries `kind`, the digits of both numbers and the number of carries. Indices count on from training
-    to validation, so no two rows of a pool share one.
+    `extra_info` carries `kind`, the digits of both numbers and the number of carries. Indices count on from file to
+    file, so no two rows of a pool share one.
     """
     rng = np.random.default_rng(settings.seed)
-    train_counts = settings.shares.counts(settings.train_size)
-    val_counts = settings.shares.counts(settings.val_size)
-    train, val = [], []
+    sizes = {"train": settings.train_size, "val": settings.val_size, "influence": settings.influence_size}
+    sizes = {name: size for name, size in sizes.items() if size}
+    pairs: dict[str, list[tuple[int, int]]] = {name: [] for name in sizes}
     for kind in KINDS:
-        # One draw, split at random: the few short prompts then reach both files in proportion.
-        pairs = draw_pairs(kind, train_counts[kind] + val_counts[kind], rng)
-        order = [pairs[i] for i in rng.permutation(len(pairs))]
-        train += order[: train_counts[kind]]
-        val += order[train_counts[kind] :]
-    train = [train[i] for i in rng.permutation(len(train))]
-    val = [val[i] for i in rng.permutation(len(val))]
-    train_rows = [_row(a, b, index, "train") for index, (a, b) in enumerate(train)]
-    val_rows = [_row(a, b, index, "val") for index, (a, b) in enumerate(val, start=len(train))]
-    return train_rows, val_rows
+        counts = {name: settings.shares.counts(size)[kind] for name, size in sizes.items()}
+        # One draw, split at random: the few short prompts then reach all files in proportion.
+        drawn = draw_pairs(kind, sum(counts.values()), rng)
+        order = iter([drawn[i] for i in rng.permutation(len(drawn))])
+        for name, count in counts.items():
+            pairs[name] += [next(order) for _ in range(count)]
+    rows: dict[str, list[dict]] = {}
+    start = 0
+    for name, entries in pairs.items():
+        mixed = [entries[i] for i in rng.permutation(len(entries))]
+        rows[name] = [_row(a, b, index, name) for index, (a, b) in enumerate(mixed, start=start)]
+        start += len(mixed)
+    return rows
 
 
 def _row(a: int, b: int, index: int, split: str) -> dict:
@@ -171,12 +178,13 @@ def _row(a: int, b: int, index: int, split: str) -> dict:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write train.parquet and val.parquet."""
+    """Write train.parquet, val.parquet and, if asked for, influence.parquet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for train.parquet and val.parquet")
+    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the parquet files")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--train_size", type=int, default=1024)
     parser.add_argument("--val_size", type=int, default=512)
+    parser.add_argument("--influence_size", type=int, default=0, help="prompts of influence.parquet, for TracIn (0)")
     mix = parser.add_mutually_exclusive_group()
     mix.add_argument("--pool", choices=sorted(POOLS), default="E", help="a named mix")
     mix.add_argument(
@@ -185,10 +193,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     try:
         shares = Shares(*args.shares) if args.shares else POOLS[args.pool]
-        train, val = build_rows(PoolSettings(args.train_size, args.val_size, shares, args.seed))
+        files = build_rows(PoolSettings(args.train_size, args.val_size, args.influence_size, shares, args.seed))
     except ValueError as error:
         parser.error(str(error))
-    for name, rows in (("train", train), ("val", val)):
+    for name, rows in files.items():
         path = args.local_save_dir / f"{name}.parquet"
         write_parquet(rows, path)
         kinds = [row["extra_info"]["kind"] for row in rows]

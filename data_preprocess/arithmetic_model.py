@@ -13,11 +13,6 @@ Saved in Hugging Face format, in float32, with a byte-level tokenizer.
 
 import argparse
 import dataclasses
-import hashlib
-import json
-import os
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +21,10 @@ import numpy as np
 import torch
 from transformers import GenerationConfig, PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 
+from data_preprocess import model_training
 from data_preprocess.arithmetic import LENGTH_DECAY
 from data_preprocess.arithmetic_tokenizer import build_tokenizer
-
-SETTINGS_FILE = "settings.json"
+from data_preprocess.model_training import Optimization, fit, settings_hash
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class BaseModelSettings:
 
     def hash(self) -> str:
         """Names the settings: equal settings, equal hash."""
-        return hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        return settings_hash(dataclasses.asdict(self))
 
 
 def sloppy_sum(a: int, b: int, drop_carry: float, rng: np.random.Generator) -> str:
@@ -174,76 +169,31 @@ def train(settings: BaseModelSettings, *, report_every: int = 100) -> tuple[Qwen
     tokenizer = build_tokenizer()
     model = build_model(settings, tokenizer).train()
     rng = np.random.default_rng(settings.seed)
-    optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=settings.learning_rate,
-        betas=(0.9, settings.beta2),
-        weight_decay=settings.weight_decay,
-    )
-    warmup = max(1, settings.steps // 20)
 
-    def rate(step: int) -> float:
-        cosine = 0.5 * (1 + np.cos(np.pi * step / settings.steps))
-        return min((step + 1) / warmup, 0.1 + 0.9 * cosine)
-
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
-    start = time.monotonic()
-    for step in range(1, settings.steps + 1):
+    def loss_of_next_batch() -> torch.Tensor:
         ids_BT, labels_BT = encode_batch(demonstrations(settings, settings.batch_size, rng), tokenizer)
         # Right padding needs no attention mask under causal attention: no answer token looks at it.
-        loss = model(input_ids=ids_BT, labels=labels_BT).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        if report_every and (step % report_every == 0 or step == settings.steps):
-            seconds = time.monotonic() - start
-            print(f"step {step}/{settings.steps}  loss {loss.item():.3f}  {seconds:.0f} s", flush=True)
+        return model(input_ids=ids_BT, labels=labels_BT).loss
+
+    optimization = Optimization(settings.steps, settings.learning_rate, settings.beta2, settings.weight_decay)
+    fit(model, loss_of_next_batch, optimization, report_every=report_every)
     return model.eval(), tokenizer
 
 
 def is_cached(settings: BaseModelSettings, folder: Path) -> bool:
     """Whether `folder` holds a model of exactly these settings."""
-    try:
-        return json.loads((folder / SETTINGS_FILE).read_text())["hash"] == settings.hash()
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    return model_training.is_cached(dataclasses.asdict(settings), folder)
 
 
 def train_cached(settings: BaseModelSettings, folder: Path, *, report_every: int = 100) -> Path:
-    """Train into `folder` unless it already holds a model of these settings.
-
-    No half-written model is ever seen there: the new one is saved beside the folder and then renamed into its place.
+    """Train into `folder` unless it already holds a model of these settings; see `model_training.train_cached`.
 
     Raises:
         FileExistsError: If `folder` holds something that this function did not write.
     """
-    folder = folder.resolve()
-    if is_cached(settings, folder):
-        return folder
-    if folder.exists() and not (folder / SETTINGS_FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(
-            f"{folder} exists and is not a model of this program (it has no {SETTINGS_FILE}); expected a new or empty "
-            "folder. Give another --local_save_dir."
-        )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    model, tokenizer = train(settings, report_every=report_every)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
-        new, old = Path(scratch) / "new", Path(scratch) / "old"
-        model.save_pretrained(new)
-        tokenizer.save_pretrained(new)
-        record = {"hash": settings.hash(), "settings": dataclasses.asdict(settings)}
-        (new / SETTINGS_FILE).write_text(json.dumps(record, indent=2) + "\n")
-        if folder.exists():
-            os.rename(folder, old)
-        try:
-            os.rename(new, folder)
-        except OSError:
-            if old.exists():
-                os.rename(old, folder)
-            raise
-    return folder
+    return model_training.train_cached(
+        dataclasses.asdict(settings), folder, lambda: train(settings, report_every=report_every)
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from data_preprocess.math_command import run
 from data_preprocess.math_data import MathSet
-from data_preprocess.math_source import HubSource
+from data_preprocess.row_source import HubSource
 
 DATASET = MathSet(
     "dapo_math_17k",

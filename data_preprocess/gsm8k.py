@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet, Problem, UnusableRow
-from data_preprocess.math_source import HubSource, question_of
+from data_preprocess.math_data import MathSet, Problem
+from data_preprocess.math_source import question_of
+from data_preprocess.row_report import UnusableRow
+from data_preprocess.row_source import HubSource
 
 HUB = "openai/gsm8k"
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from data_preprocess.math_command import run
 from data_preprocess.math_data import MathSet
-from data_preprocess.math_source import HubSource
+from data_preprocess.row_source import HubSource
 
 DATASET = MathSet("math500", {"test": HubSource("HuggingFaceH4/MATH-500", "test")})
 

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_preprocess.math_data import NOT_DRAWN, Entry, MathSet, collect, draw, to_rows
+from data_preprocess.math_data import NOT_DRAWN, Entry, MathSet, collect, to_rows
 from data_preprocess.math_overlap import OverlapIndex, fingerprint
-from data_preprocess.math_source import MathDataError, read_questions, read_rows
+from data_preprocess.math_source import read_questions
+from data_preprocess.row_choice import draw
+from data_preprocess.row_report import print_counts, reasons
+from data_preprocess.row_source import SourceError, read_rows
 from data_preprocess.schema import write_parquet
 
 
@@ -31,7 +34,7 @@ def run(dataset: MathSet, description: str | None, argv: Sequence[str] | None = 
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
     try:
         prepare(dataset, args)
-    except MathDataError as error:
+    except SourceError as error:
         sys.exit(f"error: {error}")
 
 
@@ -66,7 +69,7 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
     """Write the files that `args` asks for.
 
     Raises:
-        MathDataError: An input cannot be read, or leaves nothing to write.
+        SourceError: An input cannot be read, or leaves nothing to write.
     """
     exclude = getattr(args, "exclude_overlap", [])
     tests = {str(path): OverlapIndex(read_questions(path)) for path in [*exclude, *args.report_overlap]}
@@ -80,7 +83,7 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
         name, source = dataset.file_name(split), inputs[split] or dataset.hub[split].name
         files[name], counts[name] = collect(dataset, split, read_rows(source, dataset.hub[split]))
         if not files[name]:
-            raise MathDataError(f"{source}: no row is usable ({_reasons(counts[name])}). Is it {dataset.name}?")
+            raise SourceError(f"{source}: no row is usable ({reasons(counts[name])}). Is it {dataset.name}?")
 
     train = dataset.file_name("train") if "train" in given else None
     train_overlaps: dict[str, Overlap] = {}
@@ -98,7 +101,7 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
             files[train], others = draw(files[train], args.max_rows, args.seed)
             counts[train][NOT_DRAWN] = len(others)
         if not files[train]:
-            raise MathDataError(f"every question is in a test set of --exclude_overlap ({_reasons(counts[train])}).")
+            raise SourceError(f"every question is in a test set of --exclude_overlap ({reasons(counts[train])}).")
 
     for name, entries in files.items():  # nothing is written before everything is known to be fine
         path = args.local_save_dir / f"{name}.parquet"
@@ -106,13 +109,13 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
         overlaps = train_overlaps if name == train else compare(entries, tests, set(), Counter())[1]
         write_parquet(to_rows(dataset, split, entries), path)
         print(f"{path} ({split})")
-        _print_counts(counts.get(name, Counter({"rows read": len(entries)})), len(entries))
+        print_counts(counts.get(name, Counter({"rows read": len(entries)})), len(entries))
         _print_overlaps(overlaps, excluded if name == train else set())
 
 
 def _hold_out(entries: list[Entry], size: int, seed: int) -> tuple[list[Entry], list[Entry]]:
     if size >= len(entries):
-        raise MathDataError(
+        raise SourceError(
             f"--holdout_size {size} of {len(entries)} usable questions leaves none to train on. Lower it."
         )
     return draw(entries, size, seed)
@@ -149,19 +152,6 @@ def compare(
     return kept, {
         name: Overlap(len(index), len(same[name]), len(reworded[name] - same[name])) for name, index in tests.items()
     }
-
-
-def _reasons(counts: Counter[str]) -> str:
-    return "; ".join(f"{reason}: {count}" for reason, count in counts.items())
-
-
-def _print_counts(counts: Counter[str], written: int) -> None:
-    lines = {"rows read": counts["rows read"]}
-    lines |= {f"- {reason}": count for reason, count in counts.most_common() if reason != "rows read"}
-    lines["= rows written"] = written
-    width = max(map(len, lines))
-    for label, count in lines.items():
-        print(f"  {label:<{width}}  {count:>9,}")
 
 
 def _print_overlaps(overlaps: Mapping[str, Overlap], excluded: Set[str]) -> None:

@@ -11,13 +11,12 @@ train on several together): `extra_info` has `index` ("gsm8k/17": the row's numb
 of a training set says "gsm8k_test/17"), `split`, and, as text that is empty where unknown, `difficulty` and `subject`.
 """
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from data_preprocess.math_source import HubSource, question_of
+from data_preprocess.math_source import question_of
 from data_preprocess.math_text import (
     answer_text,
     integer_text,
@@ -26,15 +25,13 @@ from data_preprocess.math_text import (
     same_text_key,
     with_instruction,
 )
+from data_preprocess.row_report import UnusableRow
+from data_preprocess.row_source import HubSource
 from data_preprocess.schema import make_row
 
 REPEATED = "repeat of an earlier question"
 CONFLICT = "copies of it have different answers"
 NOT_DRAWN = "not drawn (--max_rows)"
-
-
-class UnusableRow(Exception):
-    """A row that cannot be trained or tested on; the message is the reason that the report shows."""
 
 
 @dataclass(frozen=True)
@@ -152,20 +149,6 @@ def collect(dataset: MathSet, split: str, rows: Iterable[Mapping[str, Any]]) -> 
     if repeats:
         counts[REPEATED] = repeats
     return list(entries.values()), counts
-
-
-def draw(entries: Sequence[Entry], size: int, seed: int) -> tuple[list[Entry], list[Entry]]:
-    """Draw `size` entries at random; returns the drawn and the others, each in the given order.
-
-    Whether a question is drawn depends on the seed and the questions, never on their order: each gets a random number
-    from SHA-256 of seed and question, and the smallest are drawn.
-    """
-
-    def number(entry: Entry) -> bytes:
-        return hashlib.sha256(f"{seed}\n{entry.key}".encode()).digest()
-
-    chosen = {id(entry) for entry in sorted(entries, key=number)[:size]}
-    return [e for e in entries if id(e) in chosen], [e for e in entries if id(e) not in chosen]
 
 
 def to_rows(dataset: MathSet, split: str, entries: Iterable[Entry]) -> list[dict[str, Any]]:

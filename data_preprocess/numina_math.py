@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet, Problem, UnusableRow, read_problem
-from data_preprocess.math_source import HubSource
+from data_preprocess.math_data import MathSet, Problem, read_problem
+from data_preprocess.row_report import UnusableRow
+from data_preprocess.row_source import HubSource
 
 _NO_ANSWER = {"proof": "proof", "notfound": "no answer"}
 

@@ -54,7 +54,7 @@ def make_data() -> None:
     from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
     from data_preprocess.schema import make_row, write_parquet
 
-    rows, _ = build_rows(PoolSettings(train_size=POOL_SIZE, val_size=1, shares=POOLS["B"], seed=0))
+    rows = build_rows(PoolSettings(train_size=POOL_SIZE, val_size=1, shares=POOLS["B"], seed=0))["train"]
     known = {row["prompt"][0]["content"] for row in rows}
     pairs = draw_pairs("core", 4 * VAL_SIZE, np.random.default_rng(10_000))
     unseen = [(a, b) for a, b in pairs if f"{a}+{b}=" not in known][:VAL_SIZE]

@@ -68,7 +68,7 @@ class Rollout:
 def make_task(pool: str, size: int, *, held_out: int = 512, seed: int = 0) -> Task:
     """A pool of `data_preprocess.arithmetic` and as many other core prompts as `held_out`."""
     tokenizer = build_tokenizer()
-    rows, _ = build_rows(PoolSettings(train_size=size, val_size=1, shares=POOLS[pool], seed=seed))
+    rows = build_rows(PoolSettings(train_size=size, val_size=1, shares=POOLS[pool], seed=seed))["train"]
     questions = [row["prompt"][0]["content"] for row in rows]
     known = set(questions)
     pairs = draw_pairs("core", 4 * held_out, np.random.default_rng(10_000 + seed))

@@ -26,9 +26,13 @@ from data_preprocess.schema import check_parquets
 SETTINGS = PoolSettings(train_size=300, val_size=100, seed=3)
 
 
+def _files(settings: PoolSettings) -> tuple[list[dict], ...]:
+    return tuple(build_rows(settings).values())
+
+
 @pytest.fixture(scope="module")
 def pool():
-    return build_rows(SETTINGS)
+    return _files(SETTINGS)
 
 
 def text(row):
@@ -102,7 +106,7 @@ def test_kinds_are_shuffled(pool):
 
 
 def test_the_few_short_prompts_reach_training_and_validation_in_proportion():
-    train, val = build_rows(PoolSettings(train_size=4096, val_size=4096, shares=POOLS["C"]))
+    train, val = _files(PoolSettings(train_size=4096, val_size=4096, shares=POOLS["C"]))
 
     def shortest(rows):
         return sum(len(text(row)) == 4 and row["extra_info"]["kind"] == "easy" for row in rows)
@@ -112,8 +116,8 @@ def test_the_few_short_prompts_reach_training_and_validation_in_proportion():
 
 
 def test_equal_seeds_give_equal_rows_and_other_seeds_others(pool):
-    assert build_rows(SETTINGS) == pool
-    other = build_rows(PoolSettings(train_size=300, val_size=100, seed=4))
+    assert _files(SETTINGS) == pool
+    other = _files(PoolSettings(train_size=300, val_size=100, seed=4))
     assert {text(row) for row in other[0]} != {text(row) for row in pool[0]}
 
 
@@ -144,3 +148,11 @@ def test_the_command_line_writes_files_that_pass_the_check(tmp_path, capsys):
     assert check_parquets(paths).num_rows == 70
     assert set(pq.read_table(paths[0])["data_source"].to_pylist()) == {"arithmetic"}
     assert "25 hopeless, 15 easy, 10 core" in capsys.readouterr().out
+
+
+def test_influence_prompts_are_a_third_file_that_shares_nothing():
+    files = build_rows(PoolSettings(train_size=300, val_size=100, influence_size=80, seed=3))
+    assert {name: len(rows) for name, rows in files.items()} == {"train": 300, "val": 100, "influence": 80}
+    everything = [row for rows in files.values() for row in rows]
+    assert len({row["prompt"][0]["content"] for row in everything}) == 480
+    assert len({row["extra_info"]["index"] for row in everything}) == 480

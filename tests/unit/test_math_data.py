@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_preprocess.math_data import CONFLICT, REPEATED, MathSet, UnusableRow, collect, draw
-from data_preprocess.math_source import HubSource, MathDataError, read_file
+from data_preprocess.math_data import CONFLICT, REPEATED, MathSet, collect
 from data_preprocess.math_text import INSTRUCTION
+from data_preprocess.row_choice import draw
+from data_preprocess.row_report import UnusableRow
+from data_preprocess.row_source import HubSource, SourceError, read_file
 from data_preprocess.schema import check_parquets
 
 TRAINING = ["dapo_math_17k", "numina_math", "openmath_reasoning", "gsm8k", "math_train", "deepscaler"]
@@ -227,7 +229,7 @@ def test_every_format_is_read_alike(tmp_path: Path):
 )
 def test_unreadable_files_are_named(tmp_path: Path, name: str, content: bytes, message: str):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(MathDataError, match=message) as error:
+    with pytest.raises(SourceError, match=message) as error:
         list(read_file(tmp_path / name))
     assert str(tmp_path / name) in str(error.value)
 

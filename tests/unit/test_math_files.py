@@ -9,7 +9,8 @@ import pytest
 from data_preprocess.math_command import compare
 from data_preprocess.math_data import CONFLICT, REPEATED, collect
 from data_preprocess.math_overlap import OverlapIndex, fingerprint
-from data_preprocess.math_source import read_file, read_questions
+from data_preprocess.math_source import read_questions
+from data_preprocess.row_source import read_file
 
 MATH = Path(__file__).resolve().parents[3] / "shared" / "data" / "math"
 

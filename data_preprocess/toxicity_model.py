@@ -1,0 +1,185 @@
+"""Train the base model of the toxicity task's CPU demo: a small Qwen2 that has read the prompts and goes on like them.
+
+    python -m data_preprocess.toxicity_model --input rtp.jsonl.gz --local_save_dir outputs/models/toxicity_base
+
+About a minute and a half on one CPU core; a second call with the same settings and data returns at once. `--input` is
+required: nothing may be downloaded for a demo, and there is no stand-in for real text. See
+`data_preprocess.real_toxicity_prompts` for its form.
+
+What is simplified: five thousand half sentences are all the text there is, so the model babbles in the prompts'
+vocabulary, some of it rude, and hardly listens to the prompt. In the corpus a prompt is followed by other prompts, and
+no text ends, because none of the prompts does: the model never says end-of-text, and every continuation is as long as
+it may be. The validation prompts of `real_toxicity_prompts --val_strategy random` with the same seed are not in the
+corpus.
+
+Saved in Hugging Face format, in float32, with a byte-level BPE tokenizer of its own.
+"""
+
+import argparse
+import dataclasses
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import GenerationConfig, PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
+
+from data_preprocess.arithmetic_tokenizer import build_tokenizer
+from data_preprocess.model_training import Optimization, fit, train_cached
+from data_preprocess.real_toxicity_prompts import ScoredPrompt, digest, read_prompts, split
+from data_preprocess.row_source import SourceError
+
+
+@dataclass(frozen=True)
+class LanguageModelSettings:
+    """All that decides the weights, but for the data.
+
+    Attributes:
+        seed: Of the initial weights, of the corpus and of the split.
+        steps: Optimizer steps.
+        batch_size: Texts a step.
+        text_tokens: Tokens of a text; what a demo's prompt and continuation need together.
+        learning_rate: Peak of the schedule in `model_training.fit`.
+        beta2: Second-moment decay of AdamW.
+        weight_decay: Of AdamW.
+        vocab_size: Tokens, the special ones included.
+        hidden_size: Width of the residual stream.
+        num_layers: Transformer layers.
+        num_heads: Attention heads.
+        intermediate_size: Width of the MLP.
+        initializer_range: Standard deviation of the initial weights.
+    """
+
+    seed: int = 0
+    steps: int = 450
+    batch_size: int = 24
+    text_tokens: int = 72
+    learning_rate: float = 3e-3
+    beta2: float = 0.98
+    weight_decay: float = 0.5
+    vocab_size: int = 4096
+    hidden_size: int = 128
+    num_layers: int = 2
+    num_heads: int = 4
+    intermediate_size: int = 256
+    initializer_range: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % (32 * self.num_heads):
+            raise ValueError(
+                f"head size hidden_size / num_heads must be a multiple of 32 (vLLM has no kernel for smaller heads on "
+                f"a CPU), got {self.hidden_size} / {self.num_heads}"
+            )
+        if min(self.steps, self.batch_size, self.num_layers, self.text_tokens - 1) < 1:
+            raise ValueError(f"steps, batch_size and num_layers must be at least 1, and text_tokens 2, got {self}")
+        if self.vocab_size < 300:
+            raise ValueError(f"vocab_size must be at least 300 (256 bytes, special tokens), got {self.vocab_size}")
+
+
+def train_tokenizer(texts: Sequence[str], vocab_size: int) -> PreTrainedTokenizerBase:
+    """Byte-level BPE of the texts; otherwise the arithmetic model's tokenizer, whose prompts are raw, too."""
+    raw = build_tokenizer()
+    tokenizer = raw.train_new_from_iterator(texts, vocab_size, show_progress=False)
+    tokenizer.chat_template = raw.chat_template
+    return tokenizer
+
+
+class Corpus:
+    """Texts made of prompts: one from its beginning, then others at random, with a space between them."""
+
+    def __init__(self, texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, length: int) -> None:
+        self._first = tokenizer(list(texts))["input_ids"]
+        self._further = tokenizer([f" {text}" for text in texts])["input_ids"]
+        self._length = length
+
+    def text(self, rng: np.random.Generator) -> list[int]:
+        """`length` token ids."""
+        ids = list(self._first[rng.integers(len(self._first))])
+        while len(ids) < self._length:
+            ids += self._further[rng.integers(len(self._further))]
+        return ids[: self._length]
+
+    def batch(self, size: int, rng: np.random.Generator) -> torch.Tensor:
+        """Token ids (B, T), int64."""
+        return torch.tensor([self.text(rng) for _ in range(size)])
+
+
+def build_model(settings: LanguageModelSettings, tokenizer: PreTrainedTokenizerBase) -> Qwen2ForCausalLM:
+    """The untrained model; its vocabulary is exactly the tokenizer's."""
+    torch.manual_seed(settings.seed)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=settings.hidden_size,
+        intermediate_size=settings.intermediate_size,
+        num_hidden_layers=settings.num_layers,
+        num_attention_heads=settings.num_heads,
+        num_key_value_heads=settings.num_heads,
+        initializer_range=settings.initializer_range,
+        max_position_embeddings=128,
+        tie_word_embeddings=False,
+        use_sliding_window=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype="float32",
+    )
+    model = Qwen2ForCausalLM(config)
+    # No temperature and no top-k/top-p: engines take those from here as defaults, and RL must sample from the model.
+    model.generation_config = GenerationConfig(
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True
+    )
+    return model
+
+
+def train(
+    prompts: Sequence[ScoredPrompt], settings: LanguageModelSettings, *, report_every: int = 50
+) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
+    """Train from scratch; prints the loss of held-out text; returns the model in eval mode and its tokenizer."""
+    learned, held_out = split(prompts, "random", settings.seed)
+    texts = [prompt.text for prompt in learned]
+    tokenizer = train_tokenizer(texts, settings.vocab_size)
+    model = build_model(settings, tokenizer).train()
+    corpus = Corpus(texts, tokenizer, settings.text_tokens)
+    rng = np.random.default_rng(settings.seed)
+
+    def loss_of_next_batch() -> torch.Tensor:
+        ids_BT = corpus.batch(settings.batch_size, rng)
+        return model(input_ids=ids_BT, labels=ids_BT).loss
+
+    optimization = Optimization(settings.steps, settings.learning_rate, settings.beta2, settings.weight_decay)
+    fit(model, loss_of_next_batch, optimization, report_every=report_every)
+    model.eval()
+    if report_every:
+        unseen = Corpus([prompt.text for prompt in held_out], tokenizer, settings.text_tokens)
+        ids_BT = unseen.batch(64, np.random.default_rng(settings.seed))
+        with torch.inference_mode():
+            loss = model(input_ids=ids_BT, labels=ids_BT).loss.item()
+        print(f"held-out loss {loss:.3f} (uniform: {math.log(len(tokenizer)):.3f})")
+    return model, tokenizer
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train, or find the trained model, and print its folder."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--input", required=True, help="file of RealToxicityPrompts, or its name on the hub")
+    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder of the model itself")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=LanguageModelSettings.steps)
+    parser.add_argument("--force", action="store_true", help="train although the folder has this model")
+    args = parser.parse_args(argv)
+    try:
+        settings = LanguageModelSettings(seed=args.seed, steps=args.steps)
+        prompts, _ = read_prompts(args.input)
+        record = dataclasses.asdict(settings) | {"prompts": digest(prompts)}
+        # Matrices this small gain nothing from a second thread, and the weights depend on the number of threads.
+        torch.set_num_threads(1)
+        print(train_cached(record, args.local_save_dir, lambda: train(prompts, settings), force=args.force))
+    except (SourceError, FileExistsError, ValueError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
