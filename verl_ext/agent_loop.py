@@ -1,10 +1,12 @@
-"""verl's TransferQueue agent loop with two additions that a curriculum needs.
+"""verl's TransferQueue agent loop with what a recipe needs in addition.
 
 - A prompt's sessions may start at a number other than 0, so that further rollouts of a prompt get keys of their own
   (`{uid}_{session}_{index}`) beside those of an earlier call.
 - The workers report what the control plane decides on (reward, length, weight version), prompt by prompt as they
   finish or when a whole call is done. The trainer waits for that instead of polling TransferQueue, and a failed rollout
   comes with its cause.
+- Rollouts of validation prompts, kept apart from the training data in the partition "val", may be sampled as training
+  rollouts are.
 """
 
 import asyncio
@@ -22,6 +24,9 @@ from verl_ext.compat import undecorated
 
 # Field of a generation batch: number of the first session of each prompt. Read here as verl reads `__rollout_n__`.
 FIRST_SESSION = "__first_session__"
+
+# Field of a batch of validation prompts: true samples with the settings of training instead of `rollout.val_kwargs`.
+AS_IN_TRAINING = "__as_in_training__"
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,16 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
         report.rollouts.sort(key=lambda rollout: int(rollout.key.rsplit("_", 2)[1]))
         return report
 
-    async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+    async def _run_prompt(
+        self, prompt: dict[str, Any], sampling_params: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
         uid = prompt["uid"]
+        if prompt.pop(AS_IN_TRAINING, False):
+            rollout = self.config.actor_rollout_ref.rollout
+            names = ("temperature", "top_p", "top_k")
+            sampling_params = sampling_params | {name: rollout[name] for name in names}
         try:
-            await super()._run_prompt(prompt, *args, **kwargs)
+            await super()._run_prompt(prompt, sampling_params, *args, **kwargs)
         finally:
             if uid in self._finished:
                 self._finished.pop(uid).put_nowait(uid)
@@ -92,7 +103,7 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
         try:
             await super()._run_agent_loop(*args, session_id=first_session + session_id, **kwargs)
         except Exception as error:
-            if not kwargs["trajectory"]["validate"]:
+            if kwargs["uid"] in self._finished:
                 self._reports[kwargs["uid"]].errors.append(f"{type(error).__name__}: {error}")
             raise
 
@@ -101,9 +112,10 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
     ) -> None:
         await super()._agent_loop_postprocess(output, validate, **kwargs)
         outputs = output if isinstance(output, list) else [output]
-        if validate or not outputs:
+        uid = kwargs["uid"]
+        if uid not in self._finished or not outputs:  # nobody waits for a report, as in verl's own validation
             return
-        final, uid = outputs[-1], kwargs["uid"]
+        final = outputs[-1]
         versions = [version for o in outputs if (version := o.extra_fields.get("min_global_steps")) is not None]
         self._reports[uid].rollouts.append(
             RolloutReport(

@@ -27,6 +27,11 @@ class RunFolder:
         return self.path / "prompts.jsonl"
 
     @property
+    def influence(self) -> Path:
+        """Each sample's influence score: one JSON object a rollout."""
+        return self.path / "influence.jsonl"
+
+    @property
     def summary(self) -> Path:
         """The finished run in a few numbers."""
         return self.path / "summary.json"

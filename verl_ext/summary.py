@@ -6,8 +6,9 @@ from verl_ext.run_folder import RunFolder
 
 # Phases of a step as a person thinks of them, by verl's timer names.
 PHASES = {
-    "generation": ("gen",),
+    "generation": ("gen", "tracin_rollouts"),
     "log-probs": ("old_log_prob", "ref", "values"),
+    "influence": ("tracin_validation", "tracin_scoring"),
     "update": ("update_actor", "update_critic"),
     "weight sync": ("update_weights",),
     "checkpoints": ("save_checkpoint",),
@@ -42,8 +43,8 @@ def format_summary(summary: dict[str, Any], folder: RunFolder) -> str:
     return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
 
 
-def print_summary(folder: RunFolder) -> None:
+def print_summary(folder: RunFolder, title: str) -> None:
     """Print the table of a finished run."""
     summary = folder.read_summary()
     if summary is not None:
-        print(f"\nFast DAPO\n{format_summary(summary, folder)}")
+        print(f"\n{title}\n{format_summary(summary, folder)}")

@@ -1,9 +1,11 @@
 """verl's synchronous trainer with the seams that recipes fill.
 
-`_step_once` is verl's own sequence with four openings; a recipe overrides the openings and never copies the loop:
+`_step_once` is verl's own sequence with openings; a recipe overrides the openings and never copies the loop:
 
     collect_batch    which rollouts are trained on (verl: the next train_batch_size prompts)
+    after_collect    what else is generated while the engines are awake
     select_samples   which of them stay, after the advantages are known (verl: all)
+    update_actor     the policy's update
     after_update     what is to be seen of the new weights
     signal_state     what must travel with a checkpoint, with load_signal_state
 """
@@ -68,9 +70,16 @@ class SignalTrainer(PPOTrainerSync):
         metrics.update(sampler_metrics)
         return batch
 
+    def after_collect(self, metrics: dict[str, Any]) -> None:
+        """Further generation of the step; the last moment at which the engines are awake."""
+
     def select_samples(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """The part of the batch that the update sees; its advantages are in TransferQueue."""
+        """The part of the batch that the actor's update sees; its advantages are in TransferQueue."""
         return batch
+
+    def update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """Update the policy on what was selected."""
+        return self._update_actor(batch, metrics=metrics)
 
     def after_update(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> None:
         """Runs after the actor's update, before the new weights reach the engines."""
@@ -114,6 +123,7 @@ class SignalTrainer(PPOTrainerSync):
         with marked_timer("collect", timing_raw, color="red"):
             self.on_sample_begin()
             batch = self.collect_batch(metrics, sample_batch_size)
+            self.after_collect(metrics)
             batch.extra_info["temperature"] = self.config.actor_rollout_ref.rollout.temperature
             self.on_sample_end()
 
@@ -142,16 +152,17 @@ class SignalTrainer(PPOTrainerSync):
         with marked_timer("adv", timing_raw, color="brown"):
             batch = self._compute_advantage(batch, metrics=metrics)
 
-        with marked_timer("select", timing_raw):
-            batch = self.select_samples(batch, metrics)
-
+        # Before the selection: every sample says something about values.
         if self.use_critic:
             with marked_timer("update_critic", timing_raw, color="pink"):
                 batch = self._update_critic(batch, metrics=metrics)
 
         if self.config.trainer.critic_warmup <= self.global_steps:
+            with marked_timer("select", timing_raw):
+                batch = self.select_samples(batch, metrics)
+
             with marked_timer("update_actor", timing_raw, color="red"):
-                batch = self._update_actor(batch, metrics=metrics)
+                batch = self.update_actor(batch, metrics)
 
         with marked_timer("after_update", timing_raw):
             self.after_update(batch, metrics)

@@ -22,10 +22,10 @@ from recipe.fast_dapo.predictor import PassRatePosterior
 from recipe.fast_dapo.prompt_rows import PromptRows
 from recipe.fast_dapo.screening import ScreeningPlan, plan_screening
 from recipe.fast_dapo.settings import read_settings, resolve_group_size
+from recipe.tracin.trainer import TracInTrainer
 from verl_ext.agent_loop import FIRST_SESSION, PromptReport, RolloutReport
 from verl_ext.errors import GenerationFailedError, SignalError
 from verl_ext.json_lines import JsonLines
-from verl_ext.trainer import SignalTrainer
 
 PARTITION = "train"
 
@@ -38,7 +38,7 @@ class CurriculumExhaustedError(SignalError):
 
 
 @register_trainer("fast_dapo")
-class FastDapoTrainer(SignalTrainer):
+class FastDapoTrainer(TracInTrainer):
     """Screens prompts, continues those with a mixed result, and trains on complete groups.
 
     With `curriculum.enable=false` it is verl's plain synchronous trainer with groups of n + n_continue.
@@ -107,16 +107,18 @@ class FastDapoTrainer(SignalTrainer):
         return KVBatchMeta(partition_id=PARTITION, keys=keys, tags=[tags[key] for key in keys])
 
     def select_samples(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """Weights the advantages by the correction; all rollouts stay."""
-        if not self._weights:
-            return batch
+        """Weights the advantages by the correction, before TracIn scores them."""
+        if self._weights:
+            self._weight_advantages(batch)
+        return super().select_samples(batch, metrics)
+
+    def _weight_advantages(self, batch: KVBatchMeta) -> None:
         rows = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages"])
         # Rows that only fill up a batch belong to no group.
         weights = [self._weights.get(key.rsplit("_", 2)[0], 1.0) for key in batch.keys]
         scaled = [row * weight for row, weight in zip(rows["advantages"].unbind(), weights, strict=True)]
         fields = TensorDict({"advantages": torch.nested.as_nested_tensor(scaled, layout=torch.jagged)}, len(scaled))
         tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
-        return batch
 
     def _correction_weights(self, groups: list[TrainingGroup], metrics: dict[str, Any]) -> dict[str, float]:
         """By uid, what the advantages of a group are multiplied by; empty without a correction."""

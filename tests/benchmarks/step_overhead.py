@@ -9,8 +9,8 @@ bookkeeping, the engine guard, verl's balancing and advantages, metrics. Saving 
 import argparse
 from pathlib import Path
 
-from recipe.fast_dapo.summary import PHASES
 from verl_ext.metrics_stream import STEP, read_metrics
+from verl_ext.summary import PHASES
 
 # Within `collect` and beside it: what of the rest has a timer of its own.
 NAMED_REST = ("engine_guard", "adv", "select", "after_update")

@@ -16,6 +16,10 @@ PURE = [
     "data_preprocess/math_overlap.py",
     "data_preprocess/math_source.py",
     "data_preprocess/math_text.py",
+    "data_preprocess/real_toxicity_prompts.py",
+    "data_preprocess/row_choice.py",
+    "data_preprocess/row_report.py",
+    "data_preprocess/row_source.py",
     "data_preprocess/schema.py",
     "data_preprocess/schema_rules.py",
     "recipe/fast_dapo/aged_queue.py",
@@ -31,7 +35,13 @@ PURE = [
     "recipe/fast_dapo/data_controller.py",
     "recipe/fast_dapo/pass_rates.py",
     "recipe/fast_dapo/settings.py",
-    "recipe/fast_dapo/summary.py",
+    "verl_ext/summary.py",
+    "verl_ext/influence/denominators.py",
+    "recipe/tracin/disjoint.py",
+    "recipe/tracin/rollout_choice.py",
+    "recipe/tracin/selection.py",
+    "recipe/tracin/settings.py",
+    "recipe/tracin/validation.py",
     "verl_ext/json_lines.py",
     "verl_ext/metrics_stream.py",
     "verl_ext/run_folder.py",
@@ -78,3 +88,4 @@ def test_recipe_is_a_namespace_package():
     # TransferQueue's wheel installs a top-level `recipe/`, too: an __init__.py on either side would hide the other.
     assert not (ROOT / "recipe" / "__init__.py").exists()
     assert not (ROOT / "recipe" / "fast_dapo" / "__init__.py").exists()
+    assert not (ROOT / "recipe" / "tracin" / "__init__.py").exists()

@@ -32,10 +32,10 @@ TINY = [
 ]
 
 
-def compose_config(*overrides: str) -> DictConfig:
+def compose_config(*overrides: str, recipe: str = "fast_dapo") -> DictConfig:
     """A tiny run on the CPU backend."""
     with initialize_config_dir(str(ROOT / "configs"), version_base=None):
-        return compose("fast_dapo", overrides=[*TINY, *overrides])
+        return compose(recipe, overrides=[*TINY, *overrides])
 
 
 class Lab:
@@ -89,14 +89,19 @@ def _change_settings(trainer: Any, changes: dict[str, Any]) -> dict[str, Any]:
     from omegaconf import OmegaConf, open_dict
 
     from recipe.fast_dapo.settings import read_settings
+    from recipe.tracin.settings import read_settings as read_tracin_settings
 
     before = {name: OmegaConf.select(trainer.config, name) for name in changes}
     with open_dict(trainer.config):
         for name, value in changes.items():
             OmegaConf.update(trainer.config, name, value)
     trainer.settings = read_settings(trainer.config)
+    trainer.tracin = read_tracin_settings(trainer.config)
     trainer.predictor = None
     trainer._init_dataloader()
+    if trainer.validation_rollouts is not None:
+        trainer.validation_rollouts.clear()
+    trainer.validation_rollouts = trainer.new_validation_rollouts()
     trainer.replay_buffer = trainer._build_replay_buffer()
     start_over(trainer)
     return before
@@ -151,9 +156,9 @@ def _lab_actor_class() -> Any:
 
 
 @contextmanager
-def open_lab(run_dir: Path, *overrides: str) -> Iterator[Lab]:
+def open_lab(run_dir: Path, *overrides: str, recipe: str = "fast_dapo") -> Iterator[Lab]:
     """Start Ray and a trainer in an actor, ready for its first step; stops both at the end."""
-    config = compose_config(f"run_dir={run_dir}", *overrides)
+    config = compose_config(f"run_dir={run_dir}", *overrides, recipe=recipe)
 
     from verl_ext import launch
 

@@ -9,9 +9,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from data_preprocess.schema import make_row, write_parquet
-from recipe.fast_dapo.checks import DataError, check_data
 from recipe.fast_dapo.settings import read_settings, resolve_group_size
 from verl_ext import compat
+from verl_ext.data_checks import DataError, check_data
 from verl_ext.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]

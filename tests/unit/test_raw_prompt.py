@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_preprocess.schema import make_row, write_parquet
-from recipe.fast_dapo.checks import DataError, check_data
+from verl_ext.data_checks import DataError, check_data
 from verl_ext.errors import ConfigError
 from verl_ext.prompt_truncation import TruncatingSingleTurnAgentLoop, truncate
 from verl_ext.raw_prompt import apply_prompt_format, raw_chat_template

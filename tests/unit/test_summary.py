@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from recipe.fast_dapo.summary import format_summary, print_summary, seconds_by_phase
 from verl_ext.run_folder import RunFolder
+from verl_ext.summary import format_summary, print_summary, seconds_by_phase
 
 SUMMARY = {
     "val_accuracy_before": 0.30,
@@ -42,7 +42,7 @@ def test_without_validation_or_curriculum_their_lines_are_left_out(tmp_path: Pat
 
 
 def test_a_run_without_a_summary_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    print_summary(RunFolder(tmp_path))
+    print_summary(RunFolder(tmp_path), "Fast DAPO")
     assert capsys.readouterr().out == ""
 
 

@@ -1,15 +1,19 @@
 """verl's FSDP2 engines for device "cpu". Imported through `actor_rollout_ref.model.external_lib`."""
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
+from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
+from verl.utils.model import convert_weight_keys
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
 
-class _WithoutOffload:
-    """Build the module without an offload policy.
+class _CPUEngine:
+    """Build the module without an offload policy, and send merged LoRA weights unrounded.
 
     verl offloads forward-only (reference) models with `CPUOffloadPolicy(pin_memory=True)`, and pinned memory needs an
     accelerator. Here all parameters live in host memory from the start.
@@ -29,12 +33,21 @@ class _WithoutOffload:
         finally:
             self.engine_config = original
 
+    def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """verl's, without its rounding to bfloat16: engine and actor would differ by more than a stale engine does."""
+        with merged_lora_context(self.module, backup_adapters=True):
+            parameters = normalize_peft_param_name(self.module.state_dict())
+            for name, parameter in convert_weight_keys(parameters, self.module).items():
+                whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter.detach()
+                # A copy, which one rank's full_tensor is not: the weights are restored when the context ends.
+                yield name, whole.clone()
+
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
-class CPUEngineWithLMHead(_WithoutOffload, FSDPEngineWithLMHead):
+class CPUEngineWithLMHead(_CPUEngine, FSDPEngineWithLMHead):
     """Language model on FSDP2 over gloo."""
 
 
 @EngineRegistry.register(model_type="value_model", backend=["fsdp2"], device="cpu")
-class CPUEngineWithValueHead(_WithoutOffload, FSDPEngineWithValueHead):
+class CPUEngineWithValueHead(_CPUEngine, FSDPEngineWithValueHead):
     """Value model on FSDP2 over gloo."""

@@ -1,0 +1,165 @@
+"""The settings of TracIn: read from the configuration once, checked once, before Ray starts. Pure: needs no verl."""
+
+import dataclasses
+import difflib
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from recipe.tracin.selection import PER_SAMPLE_RULES, SelectionSettings
+from recipe.tracin.validation import ValidationSettings
+from verl_ext.errors import ConfigError
+
+LORA = "lora"
+
+
+@dataclass(frozen=True)
+class TracInSettings:
+    """Settings of TracIn in any recipe; raises ValueError on a contradiction.
+
+    Attributes:
+        enable: false: nothing is scored, and every sample is trained on.
+        parameters: Whose gradients are compared: lora (the LoRA factors), or a regular expression that the full names
+            of linear modules are searched with.
+        one_pass: Decide on each micro-batch as soon as it is scored and keep the gradients of its selected samples as
+            the update, without a second forward and backward. Needs a rule that looks at one sample at a time, and one
+            update a step (`check_against_actor`).
+        selection: See `selection.py`.
+        validation: See `validation.py`.
+        validation_files: Parquet files of the validation prompts, where the strategy needs any.
+        check_identity_every: Steps between two checks that the scores of all samples add up to <their gradient, G>, one
+            more product a layer each; 0: never.
+        record_scores: Write each sample's score and weight to the run folder.
+    """
+
+    enable: bool = False
+    parameters: str = LORA
+    one_pass: bool = False
+    selection: SelectionSettings = field(default_factory=SelectionSettings)
+    validation: ValidationSettings = field(default_factory=ValidationSettings)
+    validation_files: str | tuple[str, ...] | None = None
+    check_identity_every: int = 10
+    record_scores: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("enable", "one_pass", "record_scores"):
+            if type(getattr(self, name)) is not bool:
+                raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        if type(self.check_identity_every) is not int or self.check_identity_every < 0:
+            raise ValueError(f"check_identity_every must be an int >= 0, got {self.check_identity_every!r}: try 10")
+        if self.enable and self.validation.strategy != "in_batch" and not self.validation_files:
+            raise ValueError(
+                f"validation.strategy={self.validation.strategy} rolls out validation prompts, but validation_files is "
+                "not set: name parquet files of prompts that are not trained on, or use validation.strategy=in_batch"
+            )
+        if not isinstance(self.parameters, str) or not self.parameters:
+            raise ValueError(f"parameters must be {LORA} or a regular expression, got {self.parameters!r}")
+        try:
+            re.compile(self.parameters)
+        except re.error as error:
+            raise ValueError(
+                f"parameters must be {LORA} or a regular expression, got {self.parameters!r}, which is none: {error}"
+            ) from None
+        if self.one_pass and (problems := self._against_one_pass()):
+            raise ValueError("; ".join(problems))
+
+    def _against_one_pass(self) -> list[str]:
+        """What needs all scores of a batch before the first decision."""
+        problems, selection = [], self.selection
+        if selection.rule not in PER_SAMPLE_RULES:
+            problems.append(
+                f"one_pass decides on each sample by its own score, but selection.rule={selection.rule} needs those of "
+                f"the whole batch first: use {' or '.join(PER_SAMPLE_RULES)}, or one_pass=false"
+            )
+        for name, value, needed, why in (
+            ("selection.min_keep", selection.min_keep, 0, "what fills up is known only at the end"),
+            ("selection.baseline", selection.baseline, "before", "the survivors' mean is known only at the end"),
+            ("selection.divisibility", selection.divisibility, "pad", "no row can leave the pass that scores it"),
+        ):
+            if value != needed:
+                problems.append(f"one_pass needs {name}={needed}, got {value}: {why}; or set one_pass=false")
+        if self.validation.strategy == "in_batch":
+            problems.append(
+                "one_pass needs the validation gradient before the batch's own, but validation.strategy=in_batch takes "
+                "it from that batch: choose another strategy, or one_pass=false"
+            )
+        return problems
+
+
+def read_settings(config: DictConfig) -> TracInSettings:
+    """Read and check `config.tracin`; without that node TracIn is off.
+
+    Raises:
+        ConfigError: names every problem found, with what to change.
+    """
+    node = OmegaConf.select(config, "tracin")
+    if node is None:
+        return TracInSettings()
+    if not isinstance(node, DictConfig):
+        raise ConfigError(f"tracin must be a mapping of settings, got {node!r}: see configs/signal/tracin.yaml")
+    try:
+        container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"tracin cannot be read: {error}") from None
+    assert isinstance(container, dict)  # a DictConfig becomes one
+    problems: list[str] = []
+    values: dict[str, Any] = {str(name): value for name, value in container.items()}
+    for name, kind in (("selection", SelectionSettings), ("validation", ValidationSettings)):
+        if name in values:
+            values[name] = _build(kind, values[name], f"tracin.{name}", problems)
+    if isinstance(values.get("validation_files"), list):
+        values["validation_files"] = tuple(values["validation_files"])
+    settings = _build(TracInSettings, values, "tracin", problems)
+    if problems:
+        raise ConfigError("The configuration cannot be run:\n  - " + "\n  - ".join(problems))
+    return settings
+
+
+def check_against_actor(settings: TracInSettings, ppo_epochs: int, num_mini_batches: int) -> None:
+    """Refuse what the actor's update cannot do with these settings.
+
+    Args:
+        settings: Of the run.
+        ppo_epochs: `actor_rollout_ref.actor.ppo_epochs`.
+        num_mini_batches: data.train_batch_size / actor.ppo_mini_batch_size.
+
+    Raises:
+        ConfigError: with what to change.
+    """
+    if not (settings.enable and settings.one_pass):
+        return
+    problems = []
+    if ppo_epochs != 1:
+        problems.append(f"actor_rollout_ref.actor.ppo_epochs=1, got {ppo_epochs}")
+    if num_mini_batches != 1:
+        problems.append(
+            "actor_rollout_ref.actor.ppo_mini_batch_size=${data.train_batch_size}, got "
+            f"{num_mini_batches} mini-batches a step"
+        )
+    if problems:
+        raise ConfigError(
+            "tracin.one_pass=true updates with the very gradients that were scored, once a step. It needs "
+            + " and ".join(problems)
+            + "; or set tracin.one_pass=false"
+        )
+
+
+def _build(kind: type, values: Any, where: str, problems: list[str]) -> Any:
+    """An object of the dataclass `kind`; its defaults, if `values` have problems, which are added to `problems`."""
+    known = [entry.name for entry in dataclasses.fields(kind)]
+    if not isinstance(values, dict):
+        problems.append(f"{where} must be a mapping of settings, got {values!r}: see configs/signal/tracin.yaml")
+        return kind()
+    unknown = [str(name) for name in values if name not in known]
+    for name in unknown:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {where}.{near[0]}?" if near else f"; known: {', '.join(known)}"
+        problems.append(f"{where}.{name} does not exist{hint}")
+    try:
+        return kind(**{name: value for name, value in values.items() if name in known})
+    except ValueError as error:
+        problems.append(f"{where}: {error}")
+        return kind()

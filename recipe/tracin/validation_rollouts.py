@@ -1,0 +1,130 @@
+"""Validation rollouts of TracIn on verl: made by the agent loops, kept in a TransferQueue partition of their own."""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from recipe.tracin.validation import ValidationSet
+from verl_ext.agent_loop import AS_IN_TRAINING, PromptReport
+from verl_ext.errors import GenerationFailedError
+from verl_ext.influence.batches import VALIDATION_ADVANTAGE
+
+# Between two refreshes; verl's own partitions are "train" and "val", where rollouts are made.
+PARTITION = "influence"
+MADE_IN = "val"
+
+# What the actor's forward and the validation loss need of a rollout.
+FIELDS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
+
+
+class ValidationRollouts:
+    """Makes rollouts when `ValidationSet` asks for them and hands over the chosen ones.
+
+    Args:
+        chooser: Decides on prompts, rollouts and advantages.
+        dataset: verl's data set of validation prompts.
+        num_ranks: Data-parallel ranks of the actor, among which the rollouts are divided.
+    """
+
+    def __init__(self, chooser: ValidationSet, dataset: Any, num_ranks: int) -> None:
+        self.chooser = chooser
+        self.dataset = dataset
+        self.num_ranks = num_ranks
+        self._keys: list[str] = []
+
+    def refresh(self, step: int, agent_loop_manager: Any) -> int:
+        """Make new rollouts if this step needs them; the engines must be awake.
+
+        Returns:
+            The number of rollouts made.
+
+        Raises:
+            GenerationFailedError: all of them failed.
+        """
+        if not self.chooser.needs_refresh(step):
+            return 0
+        positions = self.chooser.prompts_to_roll_out(step).tolist()
+        rows = collate_fn([self.dataset[position] for position in positions])
+        uids = [str(uuid.uuid4()) for _ in positions]
+        rows["uid"] = np.array(uids, dtype=object)
+        batch = tu.get_tensordict(rows)
+        num_rollouts = self.chooser.settings.rollouts_per_prompt
+        tu.assign_non_tensor_stack(batch, "__rollout_n__", [num_rollouts] * len(uids))
+        tu.assign_non_tensor_stack(batch, AS_IN_TRAINING, [True] * len(uids))
+        tu.assign_non_tensor_data(batch, "global_steps", step)
+        tu.assign_non_tensor_data(batch, "validate", True)
+        reports: dict[str, PromptReport] = agent_loop_manager.generate_and_report(batch)
+        made = [
+            (rollout, place) for uid, place in zip(uids, positions, strict=True) for rollout in reports[uid].rollouts
+        ]
+        if not made:
+            errors = [error for report in reports.values() for error in report.errors]
+            raise GenerationFailedError(
+                f"None of {len(uids)} validation prompts of TracIn got a rollout; the last error: {errors[-1:]}"
+            )
+        choice = self.chooser.choose(step, [rollout.reward for rollout, _ in made], [place for _, place in made])
+        self._keep([made[index][0].key for index in choice.indices], choice.advantages)
+        tq.kv_clear(keys=[*uids, *(rollout.key for rollout, _ in made)], partition_id=MADE_IN)
+        return len(made)
+
+    def batch(self, temperature: float) -> KVBatchMeta | None:
+        """The rollouts of the validation gradient; None if the choice is degenerate."""
+        if not self._keys:
+            return None
+        num_rollouts = len(self.chooser.choice.indices)
+        extra_info = {"global_batch_size": num_rollouts, "temperature": temperature, "calculate_entropy": False}
+        tags = [{} for _ in self._keys]
+        return KVBatchMeta(partition_id=PARTITION, keys=list(self._keys), tags=tags, extra_info=extra_info)
+
+    def _keep(self, keys: Sequence[str], advantages: np.ndarray) -> None:
+        """Replace what is kept by these rollouts, filled up with masked ones to a multiple of the ranks."""
+        self.clear()
+        if not keys:
+            return
+        rows = tq.kv_batch_get(keys=list(keys), partition_id=MADE_IN, select_fields=list(FIELDS))
+        columns: dict[str, list[torch.Tensor]] = {name: list(rows[name].unbind()) for name in FIELDS}
+        self._keys, values = list(keys), advantages.tolist()
+        for number in range(-len(keys) % self.num_ranks):
+            self._keys.append(f"{keys[-1]}_filler_{number}")
+            values.append(0.0)
+            for name, column in columns.items():
+                column.append(torch.zeros_like(column[-1]) if name.endswith("mask") else column[-1])
+        fields: dict[str, Any] = {
+            name: torch.nested.as_nested_tensor(column, layout=torch.jagged) for name, column in columns.items()
+        }
+        fields[VALIDATION_ADVANTAGE] = torch.tensor(values, dtype=torch.float64)
+        tq.kv_batch_put(
+            keys=self._keys,
+            partition_id=PARTITION,
+            tags=[{} for _ in self._keys],
+            fields=TensorDict(fields, batch_size=len(self._keys)),
+        )
+
+    def clear(self) -> None:
+        """Forget what is kept."""
+        if self._keys:
+            tq.kv_clear(keys=self._keys, partition_id=PARTITION)
+        self._keys = []
+
+    # ------------------------------ checkpoints ------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """JSON-able; the rollouts themselves are in TransferQueue's checkpoint."""
+        return {"chooser": self.chooser.state_dict(), "keys": list(self._keys)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the choice; rollouts that the restored TransferQueue does not have are made anew."""
+        self.chooser.load_state_dict(state["chooser"])
+        self._keys = list(state["keys"])
+        stored = tq.kv_list(PARTITION).get(PARTITION, {})
+        if not stored.keys() >= set(self._keys):
+            self._keys = []
+            self.chooser.forget_rollouts()

@@ -1,0 +1,204 @@
+"""TracIn on real Ray, FSDP2 and vLLM, with LoRA: one trainer, many steps under different settings."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lab import DATA, Lab, open_lab
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+PLAIN = {"curriculum__enable": False, "data__gen_batch_size": 8}
+NUM_ROWS = 8 * 16
+
+
+@pytest.fixture(scope="module")
+def tracin_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    overrides = [
+        "tracin.enable=true",
+        # Here the demo's own validation prompts: nothing is evaluated.
+        f"tracin.validation_files={DATA}/val.parquet",
+        "tracin.validation.strategy=contrast",
+        "tracin.validation.pool_size=48",
+        "tracin.check_identity_every=1",
+        "actor_rollout_ref.model.lora_rank=4",
+        "actor_rollout_ref.actor.optim.lr=3e-3",
+        "algorithm.adv_estimator=grpo",
+    ]
+    with open_lab(tmp_path_factory.mktemp("tracin"), *overrides) as lab:
+        yield lab
+
+
+def _records(lab: Lab) -> list[dict[str, Any]]:
+    records = [json.loads(line) for line in (lab.run_dir / "influence.jsonl").read_text().splitlines()]
+    return [record for record in records if record["step"] == records[-1]["step"]]
+
+
+def _names(trainer: Any) -> tuple[set[str], set[str], set[str]]:
+    import transfer_queue as tq
+
+    stored = tq.kv_list()
+    kept = set(trainer.validation_rollouts._keys) if trainer.validation_rollouts else set()
+    return set(stored.get("train", {})), set(stored.get("influence", {})), kept
+
+
+def test_every_sample_is_scored_and_those_with_a_positive_score_are_trained_on(tracin_lab: Lab):
+    with tracin_lab.settings(**PLAIN):
+        metrics = tracin_lab.step()
+        records = _records(tracin_lab)
+    assert {record["key"] for record in records} == set(metrics["batch_keys"])
+    assert len(records) == NUM_ROWS
+    assert all(record["weight"] == (record["score"] > 0) for record in records)
+    assert metrics["tracin/num_selected"] == sum(record["score"] > 0 for record in records) > 0
+    assert metrics["tracin/mean_ip"] == pytest.approx(np.mean([record["score"] for record in records]))
+    # A sample without an advantage has no gradient.
+    assert all(record["score"] == 0 for record in records if record["advantage"] == 0)
+    assert any(record["score"] < 0 for record in records)
+    # Scores are of verl's own loss: they add up to the product of the two gradients.
+    assert metrics["tracin/identity_error"] < 1e-4
+    assert metrics["tracin/validation_gradient_norm"] > 0
+    assert metrics["actor/grad_norm"] > 0
+
+
+def test_validation_rollouts_serve_until_the_next_refresh(tracin_lab: Lab):
+    with tracin_lab.settings(**PLAIN, tracin__validation__refresh_every=2):
+        steps = [tracin_lab.step() for _ in range(4)]
+        _, stored, kept = tracin_lab.call(_names)
+    made = [metrics["tracin/validation/rollouts_generated"] for metrics in steps]
+    # The trainer's step number may be even or odd by now; nothing is there at the first of these steps.
+    assert made in ([48, 0, 48, 0], [48, 48, 0, 48])
+    chosen = [metrics["tracin/validation/chosen_at_step"] for metrics in steps]
+    assert len(set(chosen)) == len([number for number in made if number])
+    assert stored == kept != set()
+
+
+def test_what_a_selection_masks_is_whole_again_after_the_update(tracin_lab: Lab):
+    def masks(trainer: Any) -> tuple[list[int], list[int]]:
+        import transfer_queue as tq
+
+        seen: list[list[int]] = []
+
+        def look(batch: Any) -> None:
+            rows = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["response_mask"])
+            seen.append([int(row.sum()) for row in rows["response_mask"].unbind()])
+
+        update, after = trainer.update_actor, trainer.after_update
+        trainer.update_actor = lambda batch, metrics: (look(batch), update(batch, metrics))[1]
+        trainer.after_update = lambda batch, metrics: (after(batch, metrics), look(batch))[0]
+        try:
+            _step(trainer)
+        finally:
+            del trainer.update_actor, trainer.after_update
+        return seen[0], seen[1]
+
+    with tracin_lab.settings(**PLAIN):
+        during, after = tracin_lab.call(masks)
+    assert 0 in during
+    assert 0 not in after
+    assert all(d in (0, a) for d, a in zip(during, after, strict=True))
+
+
+def test_a_step_with_nothing_positive_updates_nothing(tracin_lab: Lab):
+    def without_positive_scores(trainer: Any) -> dict[str, Any]:
+        take = trainer._take_scores
+        trainer._take_scores = lambda batch, metrics: -1.0 - abs(take(batch, metrics))
+        try:
+            return _step(trainer)
+        finally:
+            del trainer._take_scores
+
+    with tracin_lab.settings(**PLAIN):
+        metrics = tracin_lab.call(without_positive_scores)
+    assert metrics["tracin/update_skipped"] == 1
+    assert metrics["tracin/num_selected"] == 0
+    assert "actor/grad_norm" not in metrics
+
+
+def test_rows_that_leave_the_batch_leave_the_data_plane(tracin_lab: Lab):
+    changes = {"tracin__selection__divisibility": "drop", "actor_rollout_ref__actor__ppo_mini_batch_size": 1}
+    with tracin_lab.settings(**PLAIN, **changes):
+        metrics = tracin_lab.step()
+        stored, _, _ = tracin_lab.call(_names)
+    assert len(metrics["batch_keys"]) == metrics["tracin/num_selected"] < NUM_ROWS
+    assert len(metrics["batch_keys"]) % 16 == 0
+    # The prompts of the next step may be under way; of this step nothing is left.
+    assert not stored & {record["key"] for record in _records(tracin_lab)}
+
+
+def test_one_pass_scores_and_trains_at_once(tracin_lab: Lab):
+    with tracin_lab.settings(**PLAIN, tracin__one_pass=True):
+        metrics = tracin_lab.step()
+        records = _records(tracin_lab)
+    assert "timing_s/tracin_scoring" not in metrics
+    assert len(records) == NUM_ROWS
+    assert metrics["tracin/num_selected"] == sum(record["score"] > 0 for record in records) > 0
+    assert metrics["tracin/identity_error"] < 1e-4
+    assert metrics["actor/grad_norm"] > 0
+
+
+def test_in_batch_needs_no_rollouts_of_its_own(tracin_lab: Lab):
+    with tracin_lab.settings(**PLAIN, tracin__validation__strategy="in_batch"):
+        metrics = tracin_lab.step()
+    assert "tracin/validation/rollouts_generated" not in metrics
+    assert 0 < metrics["tracin/num_selected"] < NUM_ROWS
+
+
+def test_a_curriculums_batch_is_scored_too(tracin_lab: Lab):
+    with tracin_lab.settings(curriculum__enable=True, data__gen_batch_size=24):
+        metrics = tracin_lab.step()
+        assert len(_records(tracin_lab)) == len(metrics["batch_keys"]) == NUM_ROWS
+    assert metrics["curriculum/trained"] == 8
+    assert metrics["tracin/positive_share"] > 0
+
+
+def test_the_chosen_rollouts_travel_with_a_checkpoint(tracin_lab: Lab):
+    def round_trip(trainer: Any) -> tuple[dict, dict, int]:
+        trainer.prompt_rows.store({})  # as a checkpoint does
+        before = trainer.signal_state()["validation_rollouts"]
+        trainer.load_signal_state(json.loads(json.dumps(trainer.signal_state())))
+        return before, trainer.signal_state()["validation_rollouts"], len(trainer.influence_records.read())
+
+    with tracin_lab.settings(**PLAIN):
+        tracin_lab.step()
+        before, after, num_records = tracin_lab.call(round_trip)
+        metrics = tracin_lab.step()
+    assert before == after
+    assert before["keys"]
+    assert num_records > 0
+    # Nothing was lost, so nothing is made anew, unless the refresh is due anyway.
+    is_due = metrics["tracin/validation/chosen_at_step"] > before["chooser"]["step"]
+    assert metrics["tracin/validation/rollouts_generated"] == (48 if is_due else 0)
+
+
+def test_validation_prompts_that_are_trained_on_are_refused(tracin_lab: Lab):
+    from recipe.tracin.disjoint import ValidationOverlapError
+
+    def overlap(trainer: Any, file: str) -> None:
+        before = trainer.config.tracin.validation_files
+        trainer.config.tracin.validation_files = file
+        try:
+            trainer.new_validation_rollouts()
+        finally:
+            trainer.config.tracin.validation_files = before
+
+    with pytest.raises(ValidationOverlapError, match="1024 of 1024"):
+        tracin_lab.call(overlap, str(Path(DATA) / "train.parquet"))
+
+
+def _step(trainer: Any) -> dict[str, Any]:
+    """A step without the bookkeeping of the lab."""
+    import transfer_queue as tq
+    from verl.utils.debug import marked_timer
+
+    metrics: dict[str, Any] = {}
+    trainer.timing_raw = {}
+    with marked_timer("step", trainer.timing_raw):
+        trainer.on_step_begin()
+        batch = trainer.step(metrics, trainer.timing_raw)
+        trainer.on_step_end()
+    tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+    trainer.global_steps += 1
+    return metrics

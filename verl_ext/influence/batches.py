@@ -1,0 +1,86 @@
+"""What influence scores need of verl's batches, losses and sharded parameters, apart from any worker."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch.distributed.tensor import DTensor, Replicate
+from verl.trainer.ppo.core_algos import agg_loss
+from verl.utils import tensordict_utils as tu
+from verl.workers.utils.padding import no_padding_2_padding
+
+# Fields of a batch: a row's place among the rank's samples; the advantage of a row of the validation set.
+SAMPLE_POSITION = "sample_position"
+VALIDATION_ADVANTAGE = "validation_advantage"
+
+
+def sample_index(micro_batch: TensorDict, pad_size: int = 0) -> torch.Tensor:
+    """Which sample each position of the engine's token grid belongs to, -1 for padding.
+
+    Args:
+        micro_batch: With nested `input_ids` of R rows, `sample_position` (R,), and `use_remove_padding`.
+        pad_size: Positions that the engine adds at the end of a packed sequence.
+
+    Returns:
+        int64, (1, total + pad_size) packed, (R, longest) padded.
+    """
+    positions = micro_batch[SAMPLE_POSITION].reshape(-1)
+    lengths = micro_batch["input_ids"].offsets().diff()
+    if tu.get_non_tensor_data(micro_batch, "use_remove_padding", default=True):
+        packed = torch.repeat_interleave(positions, lengths)
+        return torch.nn.functional.pad(packed, (0, pad_size), value=-1).unsqueeze(0)
+    filled = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
+    return torch.where(filled, positions[:, None], -1)
+
+
+def validation_loss(config: Any, model_output: dict[str, Any], data: TensorDict, dp_group: Any = None):
+    """Policy gradient loss of the validation set at the current weights, aggregated like the actor's own loss.
+
+    -A * ratio with the ratio to the current weights: its value is 1 and its gradient that of log pi. Rollouts of older
+    weights need no old log-probs then, and nothing is clipped away. No entropy or KL term.
+    """
+    log_probs = no_padding_2_padding(model_output["log_probs"], data)
+    mask = data.select("response_mask").to_padded_tensor()["response_mask"].to(bool)
+    advantages = data[VALIDATION_ADVANTAGE].reshape(-1, 1).to(log_probs.dtype)
+    ratio = torch.exp(log_probs - log_probs.detach())
+    loss = agg_loss(
+        loss_mat=-advantages * ratio,
+        loss_mask=mask,
+        loss_agg_mode=config.loss_agg_mode,
+        dp_size=data["dp_size"],
+        batch_num_tokens=data["batch_num_tokens"],
+        global_batch_size=data["global_batch_size"],
+        loss_scale_factor=config.loss_scale_factor,
+    )
+    return loss, {}
+
+
+def flat(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors.values()])
+
+
+def unflat(flat: torch.Tensor, like: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    parts = flat.split([tensor.numel() for tensor in like.values()])
+    return {name: part.view_as(tensor) for (name, tensor), part in zip(like.items(), parts, strict=True)}
+
+
+def sharded_like(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """This rank's shard of a gradient that every rank has whole."""
+    gradient = gradient.to(parameter.dtype)
+    if not isinstance(parameter, DTensor):
+        return gradient
+    mesh = parameter.device_mesh
+    whole = DTensor.from_local(gradient, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return whole.redistribute(mesh, parameter.placements)
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute of an instance, replaced for a while."""
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        delattr(owner, name)

@@ -1,0 +1,356 @@
+"""Influence scores in verl's actor worker: the gradient of a validation set, then each sample's product with it.
+
+Both passes are verl's own forward, loss, micro-batches and normalisation on the very mini-batches that are updated, so
+that the scores of a mini-batch add up to <its gradient, G>. W ranks: verl multiplies its loss by W and averages
+gradients over the ranks, so G is the mean of the ranks' sums, and a sample's score 1/W of its rank's.
+
+Simplification: all mini-batches of a step are scored with the weights from before its first update, as old log-probs
+are.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed
+from tensordict import TensorDict
+from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
+from verl.utils import tensordict_utils as tu
+from verl.utils.device import get_device_id
+from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batches
+from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+
+from verl_ext.influence.batches import (
+    SAMPLE_POSITION,
+    flat,
+    replaced,
+    sample_index,
+    sharded_like,
+    unflat,
+    validation_loss,
+)
+from verl_ext.influence.denominators import denominator_factor
+from verl_ext.influence.fsdp import without_gradient_sync
+from verl_ext.influence.ghost import GhostInfluence, InfluenceError
+
+
+@dataclass(frozen=True)
+class RankScores:
+    """Scores of one rank's rows.
+
+    Attributes:
+        rank: Among the data-parallel ranks.
+        scores: float64, in the order of the rank's rows.
+        identity_error: Of "sum of scores = <sum of gradients, G>" on this rank; None if it was not asked for.
+    """
+
+    rank: int
+    scores: np.ndarray
+    identity_error: float | None
+
+
+class InfluenceTrainingWorker(TrainingWorker):
+    """verl's training worker with `compute_validation_gradient`, `compute_influence` and `train_one_pass`."""
+
+    _ghost: GhostInfluence | None = None
+    _scores: torch.Tensor | None = None
+    _identity_error: float | None = None
+    _anything_selected = True
+
+    def set_up_influence(self, parameters: str) -> None:
+        """Choose the parameters that scores are taken over; see `GhostInfluence`.
+
+        Raises:
+            InfluenceError: the engine cannot be scored exactly.
+        """
+        if self.engine_config.strategy != "fsdp2":
+            raise InfluenceError(
+                f"influence scores need actor_rollout_ref.actor.strategy=fsdp2, got {self.engine_config.strategy!r}"
+            )
+        if self.engine.use_ulysses_sp:
+            raise InfluenceError(
+                "influence scores need whole sequences on a rank: set ulysses_sequence_parallel_size=1"
+            )
+        if getattr(self.engine, "scaler", None) is not None:
+            raise InfluenceError("float16 with a gradient scaler has no exact scores: set param_dtype to bf16 or fp32")
+        self._ghost = GhostInfluence(self.engine.module, parameters)
+
+    # ------------------------------ two passes ------------------------------
+
+    def compute_validation_gradient(self, data: TensorDict) -> dict[str, float]:
+        """Set G to the gradient of `validation_loss` over a validation set; one all-reduce.
+
+        Args:
+            data: Rows of this rank, with the fields of a training batch and `validation_advantage`; rows beyond the
+                set's own have advantage 0.
+
+        Returns:
+            The norm of G, and the cosine of the gradients of two halves of the set: how much of G is noise.
+        """
+        ghost = self._require_ghost()
+        loss = partial(validation_loss, config=self._actor_config)
+        ghost.reset_validation()
+        with self._engine_ready(data):
+            self._add_normalisation(data)
+            rows = list(range(len(data)))
+            halves = []
+            for half in filter(None, (rows[0::2], rows[1::2])):
+                for micro_batch in self._split(tu.index_select_tensor_dict(data, half)):
+                    with without_gradient_sync(self.engine.module), ghost.validation():
+                        self._forward_backward(micro_batch, loss)
+                halves.append(flat(ghost.validation_gradients()))
+        total, first = self._mean_over_ranks(torch.stack([halves[-1], halves[0]]))
+        ghost.set_validation_gradients(unflat(total, ghost.validation_gradients()))
+        second = total - first
+        # One row a rank has no second half: nan.
+        agreement = float(torch.dot(first, second) / (first.norm() * second.norm()))
+        return {"validation_gradient_norm": float(total.norm()), "validation_half_agreement": agreement}
+
+    def compute_influence(self, data: TensorDict) -> dict[str, float]:
+        """Score this rank's rows against G, or with `in_batch` against all other rows of the step; no communication of
+        gradients. `take_influence_scores` hands the scores over.
+
+        Args:
+            data: What `train_mini_batch` takes, and the non-tensors `in_batch` and `check_identity`.
+
+        Returns:
+            With `in_batch`, the norm of G.
+        """
+        ghost = self._require_ghost()
+        in_batch = tu.pop(data, "in_batch", default=False)
+        check_identity = tu.pop(data, "check_identity", default=False)
+        num_rows, world = len(data), self.engine.get_data_parallel_size()
+        metrics = {}
+        with self._engine_ready(data):
+            mini_batches = list(self._mini_batches(data))
+            if in_batch:
+                metrics |= self._in_batch_gradient(mini_batches)
+            ghost.reset_scores()
+            for mini_batch in mini_batches:
+                for micro_batch in self._split(mini_batch):
+                    with (
+                        without_gradient_sync(self.engine.module),
+                        self._scoring(micro_batch, in_batch, check_identity),
+                    ):
+                        self._forward_backward(micro_batch, self.loss_fn)
+                    ghost.drop_kept_gradients()
+        scores = ghost.scores(num_rows)
+        if in_batch:
+            # Of G, the mean over the ranks, a sample's own part is 1/W of its gradient.
+            scores = scores - ghost.self_influence(num_rows) / world
+        self._keep_scores(scores, check_identity)
+        return metrics
+
+    def take_influence_scores(self) -> RankScores:
+        """What the last `compute_influence` or `train_one_pass` found for this rank's rows."""
+        assert self._scores is not None, "compute_influence or train_one_pass comes first"
+        scores, self._scores = self._scores, None
+        return RankScores(self.engine.get_data_parallel_rank(), scores.numpy(), self._identity_error)
+
+    def _scoring(self, micro_batch: TensorDict, keep_gradients: bool, check_identity: bool) -> Any:
+        # Positions that the engine adds at the end of a packed sequence.
+        pad_size = self.engine._get_packed_pad_size(int(micro_batch["input_ids"].offsets()[-1]))
+        return self._require_ghost().scoring(sample_index(micro_batch, pad_size), keep_gradients, check_identity)
+
+    def _keep_scores(self, scores: torch.Tensor, check_identity: bool) -> None:
+        ghost = self._require_ghost()
+        self._scores = (scores / self.engine.get_data_parallel_size()).cpu()
+        self._identity_error = ghost.identity_error() if check_identity else None
+        ghost.reset_scores()
+
+    def _in_batch_gradient(self, mini_batches: list[TensorDict]) -> dict[str, float]:
+        ghost = self._require_ghost()
+        ghost.reset_validation()
+        for mini_batch in mini_batches:
+            for micro_batch in self._split(mini_batch):
+                with without_gradient_sync(self.engine.module), ghost.validation():
+                    self._forward_backward(micro_batch, self.loss_fn)
+        total = self._mean_over_ranks(flat(ghost.validation_gradients()))
+        ghost.set_validation_gradients(unflat(total, ghost.validation_gradients()))
+        return {"validation_gradient_norm": float(total.norm())}
+
+    # ------------------------------ one pass ------------------------------
+
+    def train_one_pass(self, data: TensorDict, *, rule: str, denominator: str, check_identity: bool) -> TensorDict:
+        """`train_mini_batch` on the samples that `rule` selects, scored and selected in its own single pass.
+
+        The selected sum of per-sample gradients is the update's gradient. Needs one mini-batch, one epoch, scores over
+        all trainable parameters, and G. If no rank selects anything the weights and the optimizer stay as they are.
+
+        Args:
+            data: What `train_mini_batch` takes.
+            rule: positive (a score above 0) | none (every sample).
+            denominator: kept | all, see `denominators.py`.
+            check_identity: Also check that the scores add up.
+        """
+        ghost = self._require_ghost()
+        trainable = {name for name, p in self.engine.module.named_parameters() if p.requires_grad}
+        if trainable != set(ghost.names):
+            raise InfluenceError(
+                f"one_pass needs scores over all {len(trainable)} trainable parameters, got {len(ghost.names)}: "
+                f"{min(trainable ^ set(ghost.names))} differs. Choose tracin.parameters accordingly, or one_pass=false"
+            )
+        data[SAMPLE_POSITION] = torch.arange(len(data))
+        ghost.reset_scores()
+
+        def is_selected() -> torch.Tensor:
+            scores = ghost.scores(len(data))
+            return torch.ones_like(scores, dtype=torch.bool) if rule == "none" else scores > 0
+
+        def forward_backward_batch(
+            mini_batch: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
+        ) -> dict[str, Any]:
+            self._add_normalisation(mini_batch)
+            outputs = []
+            micro_batches, indices = self._split_with_indices(mini_batch)
+            for micro_batch in micro_batches:
+                with without_gradient_sync(self.engine.module), self._scoring(micro_batch, True, check_identity):
+                    outputs.append(self._forward_backward(micro_batch, loss_function))
+                ghost.accumulate_selected(is_selected().to(torch.float64))
+            factor = self._denominator_factor(mini_batch, is_selected().cpu().numpy(), denominator)
+            selected = ghost.selected_gradients()
+            mean = self._mean_over_ranks(flat(selected)) * factor
+            parameters = dict(self.engine.module.named_parameters())
+            for name, gradient in unflat(mean, selected).items():
+                parameters[name].grad = sharded_like(gradient, parameters[name])
+            self._anything_selected = factor > 0
+            return postprocess_batch_func(output_lst=outputs, indices=indices, data=mini_batch)
+
+        step = self.engine.optimizer_step
+        with (
+            replaced(self.engine, "forward_backward_batch", forward_backward_batch),
+            # A gradient of 0 would still move the weights, by momentum and weight decay.
+            replaced(self.engine, "optimizer_step", lambda: step() if self._anything_selected else 0.0),
+        ):
+            output = self.train_mini_batch(data)
+        self._keep_scores(ghost.scores(len(data)), check_identity)
+        return output
+
+    def _denominator_factor(self, data: TensorDict, positive: np.ndarray, denominator: str) -> float:
+        """What the selected sum, divided by what all samples come to, is to be multiplied by."""
+        lengths = np.array([int(mask.sum()) for mask in data["loss_mask"].unbind()])
+        kept = positive[data[SAMPLE_POSITION].reshape(-1).numpy()]
+        parts: list[Any] = [None] * self.engine.get_data_parallel_size()
+        torch.distributed.all_gather_object(parts, (lengths, kept), self.engine.get_data_parallel_group())
+        lengths, kept = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        if not lengths[kept].any():
+            return 0.0
+        factor = partial(
+            denominator_factor,
+            loss_agg_mode=self._actor_config.loss_agg_mode,
+            response_lengths=lengths,
+            kept=kept,
+            global_batch_size=data["global_batch_size"],
+        )
+        return factor(denominator) / factor("all")
+
+    # ------------------------------ verl's own steps ------------------------------
+
+    @property
+    def _actor_config(self) -> Any:
+        return self.loss_fn.keywords["config"]
+
+    def _require_ghost(self) -> GhostInfluence:
+        if self._ghost is None:
+            raise InfluenceError("call set_up_influence first")
+        return self._ghost
+
+    @contextmanager
+    def _engine_ready(self, data: TensorDict) -> Iterator[None]:
+        """Train mode (gradient checkpointing needs it), with the parameters loaded and `.grad` left alone."""
+        settings = {
+            "use_remove_padding": self.model_config.get("use_remove_padding", False),
+            "use_dynamic_bsz": self.engine_config.use_dynamic_bsz,
+            "max_token_len_per_gpu": self.engine_config.max_token_len_per_gpu,
+            "micro_batch_size_per_gpu": self.engine_config.micro_batch_size_per_gpu,
+            "use_fused_kernels": self.engine_config.use_fused_kernels,
+        }
+        for name, value in settings.items():
+            if name not in data.keys():  # noqa: SIM118 (a TensorDict iterates over rows)
+                tu.assign_non_tensor(data, **{name: value})
+        training = self.engine.module.training
+        with self.engine.train_mode(zero_grad_on_exit=False):
+            try:
+                yield
+            finally:
+                self.engine.module.train(training)
+
+    def _mini_batches(self, data: TensorDict) -> Iterator[TensorDict]:
+        """The mini-batches of the first epoch of `train_mini_batch`, with what their loss is normalised by."""
+        size = tu.pop(data, "mini_batch_size") // self.engine.get_data_parallel_size()
+        tu.pop(data, "epochs", default=1)
+        seed = tu.pop(data, "seed", default=42) + self.engine.get_data_parallel_rank()
+        dataloader_kwargs = tu.pop(data, "dataloader_kwargs", default={})
+        data[SAMPLE_POSITION] = torch.arange(len(data))
+        for mini_batch in tu.make_iterator(
+            data, mini_batch_size=size, epochs=1, seed=seed, dataloader_kwargs=dataloader_kwargs
+        ):
+            self._add_normalisation(mini_batch)
+            yield mini_batch
+
+    def _add_normalisation(self, data: TensorDict) -> None:
+        """What `FSDPEngine.forward_backward_batch` adds to a mini-batch before it splits it."""
+        num_tokens = data["loss_mask"].sum().to(get_device_id())
+        torch.distributed.all_reduce(num_tokens, group=self.engine.get_data_parallel_group())
+        tu.assign_non_tensor(
+            data, sp_size=1, batch_num_tokens=num_tokens.item(), dp_size=self.engine.get_data_parallel_size()
+        )
+
+    def _split(self, data: TensorDict) -> list[TensorDict]:
+        return self._split_with_indices(data)[0]
+
+    def _split_with_indices(self, data: TensorDict) -> tuple[list[TensorDict], Any]:
+        return prepare_micro_batches(
+            data=data, dp_group=self.engine.get_data_parallel_group(), same_micro_num_in_dp=True
+        )
+
+    def _forward_backward(self, micro_batch: TensorDict, loss_function: Callable[..., Any]) -> dict[str, Any]:
+        loss, output = self.engine.forward_step(micro_batch, loss_function=loss_function, forward_only=False)
+        loss.backward()
+        output.pop("model_output", None)
+        return output
+
+    # ------------------------------ ranks ------------------------------
+
+    def _mean_over_ranks(self, tensor: torch.Tensor) -> torch.Tensor:
+        torch.distributed.all_reduce(tensor, group=self.engine.get_data_parallel_group())
+        return tensor / self.engine.get_data_parallel_size()
+
+
+class InfluenceWorker(ActorRolloutRefWorker):
+    """verl's hybrid worker whose actor scores samples; see `InfluenceTrainingWorker` for what the calls do."""
+
+    actor_worker_cls = InfluenceTrainingWorker
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def set_up_influence(self, parameters: str) -> None:
+        self.actor.set_up_influence(parameters)
+
+    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
+    def compute_validation_gradient(self, data: TensorDict) -> TensorDict:
+        return _metrics_only(self.actor.compute_validation_gradient(data))
+
+    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
+    def compute_influence(self, data: TensorDict) -> TensorDict:
+        return _metrics_only(self.actor.compute_influence(data))
+
+    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
+    def update_actor(self, data: TensorDict) -> TensorDict:
+        """verl's update; the one-pass one for a batch with `one_pass`, the arguments of `train_one_pass`."""
+        one_pass = tu.pop(data, "one_pass", default=None)
+        if one_pass is None:
+            return super().update_actor(data)
+        output = self.actor.train_one_pass(data, **one_pass)
+        return output.cpu() if output is not None else None
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def take_influence_scores(self) -> RankScores:
+        return self.actor.take_influence_scores()
+
+
+def _metrics_only(metrics: dict[str, float]) -> TensorDict:
+    return tu.get_tensordict(tensor_dict={}, non_tensor_dict={"metrics": metrics})

@@ -1,0 +1,52 @@
+"""What every recipe's command does: check, train to the end or from the newest checkpoint, print the summary."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from verl_ext import launch
+from verl_ext.compat import check_versions
+from verl_ext.data_checks import check_data
+from verl_ext.raw_prompt import apply_prompt_format
+from verl_ext.run_folder import RunFolder
+from verl_ext.summary import print_summary
+
+PATHS = ("run_dir", "data.train_files", "data.val_files", "tracin.validation_files", "actor_rollout_ref.model.path")
+
+
+def train(config: DictConfig, check_settings: Callable[[DictConfig], Any], title: str) -> None:
+    """Check the configuration and the data, train to the end, print the summary.
+
+    Args:
+        config: Composed by Hydra; changed.
+        check_settings: Checks the recipe's own settings, and may resolve them into verl's.
+        title: Above the summary.
+
+    Raises:
+        SignalError: what is wrong, before Ray starts where it can be known by then.
+    """
+    launch.adopt_environment(config)
+    check_versions()
+    check_settings(config)
+    launch.resolve_paths(config, *PATHS)
+    apply_prompt_format(config)
+    check_data(config)
+
+    folder = RunFolder(Path(config.run_dir))
+    finished = folder.read_summary()
+    if finished is not None and finished["total_training_steps"] == config.trainer.total_training_steps:
+        print(f"This run is complete: raise trainer.total_training_steps to go on, or remove {folder.path}.")
+        print_summary(folder, title)
+        return
+
+    from verl.trainer.main_ppo import run_ppo
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+    from verl.utils.device import auto_set_device
+
+    auto_set_device(config)
+    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    launch.run(config, run_ppo)
+    print_summary(folder, title)
