@@ -81,6 +81,8 @@ def _problems(config: DictConfig, settings: TracInSettings) -> list[str]:
             f"actor.policy_loss.loss_mode={loss_mode} mixes the samples of a batch, which then have no gradient of "
             "their own: use vanilla, gspo or another loss that adds up over samples"
         )
+    if not config.actor_rollout_ref.rollout.calculate_log_probs:
+        problems.append("validation rollouts are weighted by their log-probs: set rollout.calculate_log_probs=true")
     if actor.shuffle:
         problems.append("actor.shuffle=true hides which mini-batch a sample is updated in: set it to false")
     if settings.selection.baseline == "after" and config.algorithm.adv_estimator == "gae":

@@ -15,14 +15,14 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from recipe.tracin.validation import ValidationSet
 from verl_ext.agent_loop import AS_IN_TRAINING, PromptReport
 from verl_ext.errors import GenerationFailedError
-from verl_ext.influence.batches import VALIDATION_ADVANTAGE
+from verl_ext.influence.batches import ROLLOUT_LOG_PROBS, VALIDATION_ADVANTAGE
 
 # Between two refreshes; verl's own partitions are "train" and "val", where rollouts are made.
 PARTITION = "influence"
 MADE_IN = "val"
 
 # What the actor's forward and the validation loss need of a rollout.
-FIELDS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask")
+FIELDS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask", ROLLOUT_LOG_PROBS)
 
 
 class ValidationRollouts:

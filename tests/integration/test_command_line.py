@@ -58,7 +58,13 @@ def _engine_segments(run_dir: Path) -> set[str]:
 def resumed_run(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, set[str]]:
     """A run that was killed with SIGKILL after a step, and the same command again, to the end."""
     run_dir = tmp_path_factory.mktemp("resumed")
-    overrides = [f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", f"trainer.test_freq={STEPS}"]
+    overrides = [
+        f"trainer.total_training_steps={STEPS}",
+        "trainer.save_freq=1",
+        f"trainer.test_freq={STEPS}",
+        # Prompts that were fetched and not yet screened wait across the kill, too.
+        "curriculum.schedule=streaming",
+    ]
     process = subprocess.Popen(
         _command(run_dir, *overrides),
         cwd=ROOT,

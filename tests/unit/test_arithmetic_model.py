@@ -27,14 +27,6 @@ from data_preprocess.arithmetic_tokenizer import build_tokenizer
 TINY = BaseModelSettings(steps=3, batch_size=4, num_layers=1, hidden_size=32, num_heads=1, intermediate_size=16)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     return train_cached(TINY, tmp_path_factory.mktemp("models") / "base", report_every=0)

@@ -29,14 +29,6 @@ PLAY = [ScoredPrompt(f"x/{n}", text, 0.9, False) for n, text in enumerate(RUDE)]
 PLAY += [ScoredPrompt(f"y/{n}", text, 0.1, False) for n, text in enumerate(POLITE)]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def trained():
     return train(PLAY, TINY, report_every=0)

@@ -24,14 +24,6 @@ TINY = LanguageModelSettings(
 TEXTS = RUDE + POLITE
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     return train_tokenizer(TEXTS, 300)

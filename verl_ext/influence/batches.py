@@ -14,6 +14,10 @@ from verl.workers.utils.padding import no_padding_2_padding
 # Fields of a batch: a row's place among the rank's samples; the advantage of a row of the validation set.
 SAMPLE_POSITION = "sample_position"
 VALIDATION_ADVANTAGE = "validation_advantage"
+ROLLOUT_LOG_PROBS = "rollout_log_probs"
+
+# Of the importance weights of validation rollouts.
+MAX_WEIGHT = 2.0
 
 
 def sample_index(micro_batch: TensorDict, pad_size: int = 0) -> torch.Tensor:
@@ -38,15 +42,22 @@ def sample_index(micro_batch: TensorDict, pad_size: int = 0) -> torch.Tensor:
 def validation_loss(config: Any, model_output: dict[str, Any], data: TensorDict, dp_group: Any = None):
     """Policy gradient loss of the validation set at the current weights, aggregated like the actor's own loss.
 
-    -A * ratio with the ratio to the current weights: its value is 1 and its gradient that of log pi. Rollouts of older
-    weights need no old log-probs then, and nothing is clipped away. No entropy or KL term.
+    Its gradient is -A * w * grad log pi a token, with w = min(pi / pi_rollout, 2): rollouts wait for the next refresh
+    while the policy moves on (truncated importance sampling, as in configs/fast_dapo.yaml). Without w the gradient of a
+    bad rollout would only grow as the policy leaves it behind, and drown all others. Nothing is clipped, there is no
+    entropy or KL term. Without the field `rollout_log_probs` w is 1.
     """
     log_probs = no_padding_2_padding(model_output["log_probs"], data)
     mask = data.select("response_mask").to_padded_tensor()["response_mask"].to(bool)
     advantages = data[VALIDATION_ADVANTAGE].reshape(-1, 1).to(log_probs.dtype)
+    weights = torch.ones_like(log_probs)
+    if ROLLOUT_LOG_PROBS in data:
+        rollout_log_probs = data.select(ROLLOUT_LOG_PROBS).to_padded_tensor()[ROLLOUT_LOG_PROBS]
+        weights = torch.exp(log_probs.detach() - rollout_log_probs).clamp_max(MAX_WEIGHT)
+    # Its value is 1 and its gradient that of log pi.
     ratio = torch.exp(log_probs - log_probs.detach())
     loss = agg_loss(
-        loss_mat=-advantages * ratio,
+        loss_mat=-advantages * weights * ratio,
         loss_mask=mask,
         loss_agg_mode=config.loss_agg_mode,
         dp_size=data["dp_size"],

@@ -99,7 +99,7 @@ class InfluenceTrainingWorker(TrainingWorker):
             rows = list(range(len(data)))
             halves = []
             for half in filter(None, (rows[0::2], rows[1::2])):
-                for micro_batch in self._split(tu.index_select_tensor_dict(data, half)):
+                for micro_batch in self._split_unevenly(tu.index_select_tensor_dict(data, half)):
                     with without_gradient_sync(self.engine.module), ghost.validation():
                         self._forward_backward(micro_batch, loss)
                 halves.append(flat(ghost.validation_gradients()))
@@ -302,6 +302,13 @@ class InfluenceTrainingWorker(TrainingWorker):
 
     def _split(self, data: TensorDict) -> list[TensorDict]:
         return self._split_with_indices(data)[0]
+
+    def _split_unevenly(self, data: TensorDict) -> list[TensorDict]:
+        """`_split` for rows that are no multiple of the micro-batch, as those of a validation set."""
+        if tu.get_non_tensor_data(data, "use_dynamic_bsz", default=True):
+            return self._split(data)
+        size, rows = data["micro_batch_size_per_gpu"], list(range(len(data)))
+        return [tu.index_select_tensor_dict(data, rows[start : start + size]) for start in rows[::size]]
 
     def _split_with_indices(self, data: TensorDict) -> tuple[list[TensorDict], Any]:
         return prepare_micro_batches(
