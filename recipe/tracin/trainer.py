@@ -185,7 +185,7 @@ class TracInTrainer(SignalTrainer):
     def _apply_selection(self, batch: KVBatchMeta, scores: np.ndarray, metrics: dict[str, Any]) -> KVBatchMeta:
         """Mask or drop what is not selected, and weight the advantages of what is."""
         settings, real = self.tracin.selection, self._real_rows(batch)
-        size = self._mini_batch_info()["mini_batch_size"]
+        size, num_rows = self._mini_batch_info()["mini_batch_size"], len(scores)
         selection, staying = make_divisible(
             select(scores[real], settings, self.global_steps), settings.divisibility, size
         )
@@ -193,46 +193,43 @@ class TracInTrainer(SignalTrainer):
         if selection.is_empty:
             self._skip_update = True
             return batch
-        rows = tq.kv_batch_get(
-            keys=batch.keys, partition_id=batch.partition_id, select_fields=["advantages", "uid", *MASKS]
-        )
-        lengths = np.array([int(mask.sum()) for mask in rows["response_mask"].unbind()])
-        weights = np.zeros(len(scores))
+
+        weights = np.zeros(num_rows)
         weights[real] = selection.weights
-        ranks = self.actor_rollout_wg.world_size
-        scored_in = mini_batches(len(scores), size, ranks)
+        scored_in = mini_batches(num_rows, size, self.actor_rollout_wg.world_size)
         if settings.divisibility == "drop":
-            positions = real[staying]
-            updated_in = np.zeros(len(scores), dtype=np.int64)
-            updated_in[positions] = mini_batches(len(positions), size, ranks)
-            masked = np.zeros(len(scores), dtype=bool)
+            positions, masked = real[staying], np.zeros(num_rows, dtype=bool)
+            updated_in = np.zeros(num_rows, dtype=np.int64)
+            updated_in[positions] = mini_batches(len(positions), size, self.actor_rollout_wg.world_size)
         else:
-            positions, updated_in = np.arange(len(scores)), scored_in
-            masked = rows_to_mask(weights > 0, scored_in)
+            positions, masked = np.arange(num_rows), rows_to_mask(weights > 0, scored_in)
+            updated_in = scored_in
+
+        fields = ["advantages", "uid", *MASKS]
+        rows = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        before = {name: list(rows[name].unbind()) for name in ("advantages", *MASKS)}
         factors = row_factors(
             settings.denominator,
             self.config.actor_rollout_ref.actor.loss_agg_mode,
-            lengths,
+            np.array([int(mask.sum()) for mask in before["response_mask"]]),
             weights,
             scored_in=scored_in,
             updated_in=updated_in,
             global_batch_size=size,
         )
-        advantages = list(rows["advantages"].unbind())
+        advantages = before["advantages"]
         if settings.baseline == "after":
-            values = np.array([float(row[0]) if len(row) else 0.0 for row in advantages])
-            values = recentre(values, list(rows["uid"]), weights > 0)
-            advantages = [torch.full_like(row, value) for row, value in zip(advantages, values, strict=True)]
-        changed = {"advantages": [row * factor for row, factor in zip(advantages, factors, strict=True)]}
+            advantages = _recentred(advantages, list(rows["uid"]), weights > 0)
+        after = {"advantages": [row * factor for row, factor in zip(advantages, factors, strict=True)]}
         for name in MASKS:
-            changed[name] = [
-                torch.zeros_like(row) if mask else row for row, mask in zip(rows[name].unbind(), masked, strict=True)
-            ]
-        staying_batch = _rows_of(batch, positions)
-        self._left_out = sorted(set(batch.keys) - set(staying_batch.keys))
-        self._before_selection = _as_fields({name: list(rows[name].unbind()) for name in changed}, positions)
-        tq.kv_batch_put(keys=staying_batch.keys, partition_id=batch.partition_id, fields=_as_fields(changed, positions))
-        return staying_batch
+            pairs = zip(before[name], masked, strict=True)
+            after[name] = [torch.zeros_like(row) if is_masked else row for row, is_masked in pairs]
+
+        kept = _rows_of(batch, positions)
+        tq.kv_batch_put(keys=kept.keys, partition_id=kept.partition_id, fields=_as_fields(after, positions))
+        self._before_selection = _as_fields(before, positions)
+        self._left_out = sorted(set(batch.keys) - set(kept.keys))
+        return kept
 
     def _real_rows(self, batch: KVBatchMeta) -> np.ndarray:
         """Positions of the rows that do not only fill up the batch."""
@@ -277,6 +274,12 @@ class TracInTrainer(SignalTrainer):
         self.influence_records.cut_back_to(state.get("influence_records_bytes", 0))
         if self.validation_rollouts is not None and "validation_rollouts" in state:
             self.validation_rollouts.load_state_dict(state["validation_rollouts"])
+
+
+def _recentred(advantages: list[torch.Tensor], uids: list[str], kept: np.ndarray) -> list[torch.Tensor]:
+    """Advantages of one number a row, centred again among the kept siblings."""
+    values = recentre(np.array([float(row[0]) if len(row) else 0.0 for row in advantages]), uids, kept)
+    return [torch.full_like(row, value) for row, value in zip(advantages, values, strict=True)]
 
 
 def _rows_of(batch: KVBatchMeta, positions: np.ndarray) -> KVBatchMeta:

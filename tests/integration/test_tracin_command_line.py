@@ -1,4 +1,4 @@
-"""`python -m recipe.tracin.main` as a user runs it: PPO with a critic and LoRA, two steps, and what it leaves behind."""
+"""`python -m recipe.tracin.main` as a user runs it: PPO with a critic and LoRA, and what a run leaves behind."""
 
 import json
 import os
