@@ -41,6 +41,7 @@ class TracInTrainer(SignalTrainer):
         self.tracin: TracInSettings = read_settings(config)
         self.validation_rollouts: ValidationRollouts | None = None
         self._skip_update = False
+        self._has_gradient = False  # of a validation set, for this step
         self._before_selection: TensorDict | None = None
         self._left_out: list[str] = []  # keys of rows that left the batch
         super().__init__(config)
@@ -111,22 +112,29 @@ class TracInTrainer(SignalTrainer):
         return self._apply_selection(batch, scores, metrics)
 
     def update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        if not self.tracin.enable:
+            return super().update_actor(batch, metrics)
         metrics["tracin/update_skipped"] = float(self._skip_update)
         if self._skip_update:
             return batch
-        one_pass = self.tracin.enable and self.tracin.one_pass and self._has_gradient
-        if one_pass:
-            batch.extra_info["one_pass"] = {
-                "rule": self.tracin.selection.rule,
-                "denominator": self.tracin.selection.denominator,
-                "check_identity": self._checks_identity,
-            }
+        if self.tracin.one_pass and self._has_gradient:
+            return self._update_in_one_pass(batch, metrics)
+        return super().update_actor(batch, metrics)
+
+    def _update_in_one_pass(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """Scores and update at once; the worker decides by the same rule as `select`."""
+        settings = self.tracin.selection
+        batch.extra_info["one_pass"] = {
+            "rule": settings.rule,
+            "denominator": settings.denominator,
+            "check_identity": self._checks_identity,
+        }
         batch = super().update_actor(batch, metrics)
-        if one_pass:
-            batch.extra_info.pop("one_pass")
-            scores = self._take_scores(batch, metrics)
-            real = self._real_rows(batch)
-            self._report(batch, scores, select(scores[real], self.tracin.selection, self.global_steps), metrics)
+        del batch.extra_info["one_pass"]
+        scores = self._take_scores(batch, metrics)
+        selection = select(scores[self._real_rows(batch)], settings, self.global_steps)
+        metrics["tracin/update_skipped"] = float(selection.is_empty)
+        self._report(batch, scores, selection, metrics)
         return batch
 
     def after_update(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> None:

@@ -230,9 +230,10 @@ class GhostInfluence:
         return self._buffers("total")
 
     def identity_error(self) -> float:
-        """|sum of scores - <sum of gradients, G>| / (sum of |scores|): rounding, unless a token was lost or misplaced.
+        """|sum of scores - <sum of gradients, G>| / (sum of |scores|): rounding, unless a token was lost.
 
-        The sum of gradients includes the tokens that `sample_index` calls padding: theirs must be 0.
+        A token credited to another sample does not show. The sum of gradients includes the tokens that `sample_index`
+        calls padding: theirs must be 0.
         """
         totals, gradients = self.total_gradients(), self.validation_gradients()
         expected = sum(float((totals[n].double() * gradients[n].to(totals[n].device)).sum()) for n in totals)

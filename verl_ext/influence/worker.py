@@ -188,6 +188,12 @@ class InfluenceTrainingWorker(TrainingWorker):
             check_identity: Also check that the scores add up.
         """
         ghost = self._require_ghost()
+        rows = len(data) * self.engine.get_data_parallel_size()
+        size, epochs = tu.get(data, "mini_batch_size", default=rows), tu.get(data, "epochs", default=1)
+        if size != rows or epochs != 1:
+            raise InfluenceError(
+                f"one_pass updates once a step: expected 1 epoch of a mini-batch of {rows} rows, got {epochs} of {size}"
+            )
         trainable = {name for name, p in self.engine.module.named_parameters() if p.requires_grad}
         if trainable != set(ghost.names):
             raise InfluenceError(

@@ -1,0 +1,265 @@
+"""What each process of `test_influence_worker.py` checks; results go back as plain data."""
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from influence_cases import IN_BF16, NOTHING_POSITIVE, ONE_PASS, SCORED, UNTOUCHED, Case, Engine, OnePass
+from influence_oracle import FULL, LORA, Rows, as_batch, keep_precision, num_tokens
+from influence_workers import (
+    DTYPES,
+    all_scores,
+    build_worker,
+    differences,
+    restored,
+    set_loss,
+    set_micro_batches,
+    state_of,
+    take_validation_gradient,
+    training_batch,
+    update_of,
+    with_masks,
+)
+
+from verl_ext.influence.denominators import mini_batches, row_factors, rows_to_mask
+
+
+def score(worker: Any, case: Case, train: Rows, validation: Rows) -> dict[str, Any]:
+    set_loss(worker, case.mode, case.terms)
+    set_micro_batches(worker, case.micro_batch)
+    result: dict[str, Any] = {}
+    if not case.in_batch:
+        result |= take_validation_gradient(worker, validation, case.engine, case.terms)
+        result["gradient"] = {n: g.clone() for n, g in worker._ghost.validation_gradients().items()}
+    data = training_batch(
+        train,
+        case.engine,
+        case.terms,
+        case.mini_batch,
+        dataloader_kwargs={"shuffle": case.shuffle},
+        in_batch=case.in_batch,
+        check_identity=True,
+    )
+    result |= worker.compute_influence(data)
+    result["scores"], result["identity"] = all_scores(worker)
+    return result
+
+
+def compare_one_pass(worker: Any, case: OnePass, train: Rows, validation: Rows) -> dict[str, Any]:
+    """The one-pass update against masking rows before verl's own."""
+    set_loss(worker, case.mode, case.terms)
+    set_micro_batches(worker, 2)
+    if case.only_first_rank:
+        first = torch.arange(len(train)) < len(train) // dist.get_world_size()
+        train = with_masks(train, ~first, torch.ones(len(train)))
+    if case.engine.optimizer == "AdamW":
+        # Momentum and a second moment that are not those of the update itself.
+        worker.train_mini_batch(training_batch(train, case.engine, case.terms))
+    take_validation_gradient(worker, validation, case.engine, case.terms)
+    options = {"rule": case.rule, "denominator": case.denominator, "check_identity": True}
+    one_pass = update_of(
+        worker, lambda: worker.train_one_pass(training_batch(train, case.engine, case.terms), **options)
+    )
+    scores, identity = all_scores(worker)
+    kept = np.ones(len(train), dtype=bool) if case.rule == "none" else scores.numpy() > 0
+    places = mini_batches(len(train), len(train), dist.get_world_size())
+    factors = row_factors(
+        case.denominator,
+        case.mode,
+        np.array([int(row["response_mask"].sum()) for row in train]),
+        kept.astype(float),
+        scored_in=places,
+        updated_in=places,
+        global_batch_size=len(train),
+    )
+    masked_rows = with_masks(train, torch.from_numpy(rows_to_mask(kept, places)), torch.from_numpy(factors))
+    if case.rule == "none":
+        masked_rows = train
+    masked = update_of(worker, lambda: worker.train_mini_batch(training_batch(masked_rows, case.engine, case.terms)))
+    return {
+        "scores": scores,
+        "identity": identity,
+        "difference": float((one_pass - masked).norm() / masked.norm()),
+        "size": float(masked.norm()),
+    }
+
+
+def update_with_nothing_positive(worker: Any, engine: Engine, train: Rows, validation: Rows) -> list[str]:
+    """What changes in a one-pass update of the rows whose scores are not positive; the state is not empty."""
+    set_loss(worker, "token-mean", False)
+    set_micro_batches(worker, 2)
+    worker.train_mini_batch(training_batch(train, engine, False))
+    take_validation_gradient(worker, validation, engine, False)
+    worker.compute_influence(training_batch(train, engine, False))
+    positive = all_scores(worker)[0] > 0
+    assert positive.any()
+    rest = with_masks(train, positive, torch.ones(len(train)))
+    before = state_of(worker)
+    options = {"rule": "positive", "denominator": "kept", "check_identity": False}
+    worker.train_one_pass(training_batch(rest, engine, False), **options)
+    assert (all_scores(worker)[0] <= 0).all()
+    return differences(before, state_of(worker))
+
+
+def score_between_updates(worker: Any, engine: Engine, train: Rows, validation: Rows) -> dict[str, list[str]]:
+    """What scoring changes in the state, and in the update after it."""
+    set_loss(worker, "token-mean", True)
+    set_micro_batches(worker, 2)
+    found: dict[str, list[str]] = {}
+    # Momentum, and FSDP2 after its first forward.
+    worker.train_mini_batch(training_batch(train, engine, True))
+    with restored(worker):
+        worker.train_mini_batch(training_batch(train, engine, True))
+        plain = state_of(worker)
+    for training in (True, False):
+        worker.engine.module.train(training)
+        for parameter in worker.engine.module.parameters():
+            if parameter.requires_grad:
+                parameter.grad = torch.full_like(parameter, 3.0).detach()
+        before = state_of(worker)
+        take_validation_gradient(worker, validation, engine, True)
+        found[f"validation, training={training}"] = differences(before, state_of(worker))
+        for in_batch in (False, True):
+            data = training_batch(train, engine, True, 8, in_batch=in_batch, check_identity=True)
+            worker.compute_influence(data)
+            all_scores(worker)
+            found[f"scoring, in_batch={in_batch}, training={training}"] = differences(before, state_of(worker))
+    worker.train_mini_batch(training_batch(train, engine, True))
+    after = state_of(worker)
+    ignored = ("training ", "torch", "python", "numpy")
+    changed = [name for name in differences(plain, after) if not name.startswith(ignored)]
+    found["the next update"] = changed
+    return found
+
+
+# ------------------------------ other checks ------------------------------
+
+
+def misplace_a_row(worker: Any, train: Rows, validation: Rows) -> dict[str, float]:
+    """Identity errors: as it is, with a row's tokens taken for padding, and with a row's tokens given to another."""
+    from verl_ext.influence import worker as module
+
+    original, found = module.sample_index, {}
+    for name, place in (("right", 2), ("lost", -1), ("given away", 1)):
+        module.sample_index = lambda *args, place=place: original(*args).where(original(*args) != 2, place)
+        try:
+            found[name] = score(worker, Case(), train, validation)["identity"]
+        finally:
+            module.sample_index = original
+    return found
+
+
+def autograd_scores(worker: Any, case: Case, train: Rows, validation: Rows) -> torch.Tensor:
+    """Scores by the gradients that verl's engine leaves in `.grad`, one row of a micro-batch at a time; one process."""
+    from verl.utils import tensordict_utils as tu
+
+    from verl_ext.influence.batches import validation_loss
+
+    module, engine = worker.engine.module, worker.engine
+    set_loss(worker, case.mode, case.terms)
+
+    def gradient(rows: Rows, whole: Rows, loss: Callable[..., Any]) -> torch.Tensor:
+        engine.optimizer_zero_grad()
+        data = as_batch(rows, case.terms, DTYPES[case.engine.precision], use_remove_padding=case.engine.packed)
+        tu.assign_non_tensor(data, dp_size=1, batch_num_tokens=num_tokens(whole), global_batch_size=len(whole))
+        with engine.train_mode(zero_grad_on_exit=False):
+            engine.forward_step(data, loss_function=loss, forward_only=False)[0].backward()
+        parts = [p.grad.full_tensor() for p in module.parameters() if p.requires_grad]
+        engine.optimizer_zero_grad()
+        return torch.cat([part.double().flatten() for part in parts])
+
+    loss = partial(validation_loss, config=worker._actor_config)
+    # Two halves, as the worker goes through them.
+    direction = gradient(validation[0::2], validation, loss) + gradient(validation[1::2], validation, loss)
+    scores = []
+    for place in range(len(train)):
+        others = torch.arange(len(train)) != place
+        rows = with_masks(train, others, torch.ones(len(train)))
+        scores.append(torch.dot(gradient(rows, train, worker.loss_fn), direction))
+    return torch.stack(scores)
+
+
+def refusals(worker: Any, train: Rows, validation: Rows) -> dict[str, str]:
+    """Messages of what the worker refuses; the worker scores a part of the trainable parameters."""
+    from verl.workers.config import FSDPEngineConfig
+
+    from verl_ext.influence.worker import InfluenceTrainingWorker
+
+    def message(call: Callable[[], Any]) -> str:
+        try:
+            call()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return "nothing was raised"
+
+    engine = Engine(parameters=FULL)
+    options = {"rule": "positive", "denominator": "kept", "check_identity": False}
+    data = training_batch(train, engine, False)
+    small = training_batch(train, engine, False, mini_batch=8)
+    found = {
+        "one_pass of a part": message(lambda: worker.train_one_pass(data, **options)),
+        "one_pass of mini-batches": message(lambda: worker.train_one_pass(small, **options)),
+    }
+    fresh = object.__new__(InfluenceTrainingWorker)
+    found["no set-up"] = message(lambda: fresh.compute_influence(data))
+    fresh.engine_config = FSDPEngineConfig(strategy="fsdp")
+    found["fsdp1"] = message(lambda: fresh.set_up_influence(LORA))
+    return found
+
+
+def in_process(rank: int, world: int, folder: Path) -> None:
+    """Everything for one world size; rank 0 saves what was found."""
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0", "DIST_INIT_METHOD": f"file://{folder}/meet_{world}"}
+    train, validation = torch.load(folder / "rows.pt")
+    found: dict[str, Any] = {"times": {}}
+    workers: dict[Engine, Any] = {}
+
+    def run(name: str, engine: Engine, check: Callable[..., Any], *args: Any) -> None:
+        start = time.process_time()
+        if engine not in workers:
+            workers[engine] = build_worker(folder, engine)
+        found[name] = check(workers[engine], *args, train, validation)
+        found["times"][name] = time.process_time() - start
+
+    for case in [*SCORED, IN_BF16]:
+        if world in case.worlds:
+            run(f"score {case.label}", case.engine, score, case)
+    for case in ONE_PASS:
+        if world in case.worlds:
+            run(f"one pass {case.label}", case.engine, compare_one_pass, case)
+    for engine, worlds in UNTOUCHED:
+        if world in worlds:
+            run(f"untouched {engine.label}", engine, score_between_updates, engine)
+    if world in NOTHING_POSITIVE.worlds:
+        run("nothing positive", NOTHING_POSITIVE.engine, update_with_nothing_positive, NOTHING_POSITIVE.engine)
+    if world == 2:
+        run("misplaced row", Engine(), misplace_a_row)
+    if world == 1:
+        run("bf16 autograd", IN_BF16.engine, autograd_scores, IN_BF16)
+        run("refusals", Engine(parameters=FULL), refusals)
+    if rank == 0:
+        torch.save(found, folder / f"{world}.pt")
+    dist.destroy_process_group()
+
+
+def all_worlds(_rank: int, worlds: tuple[int, ...], folder: Path) -> None:
+    """Fork the processes of each world size from one that has imported verl: that takes longer than most checks."""
+    torch.set_num_threads(1)
+    os.environ["VERL_PLATFORM"] = "cpu"
+    from verl_ext import plugin
+
+    plugin.register()
+    import verl_ext.cpu.engine
+    import verl_ext.influence.worker  # noqa: F401
+
+    keep_precision()
+    for world in worlds:
+        mp.start_processes(in_process, args=(world, folder), nprocs=world, start_method="fork")
