@@ -66,7 +66,7 @@ class PoolSettings:
     Attributes:
         train_size: Prompts in train.parquet.
         val_size: Prompts in val.parquet, of the same mix.
-        influence_size: Prompts in influence.parquet, of the same mix, for TracIn: apart from what a run is evaluated on.
+        influence_size: Prompts in influence.parquet, of the same mix: for TracIn, not for evaluation.
         shares: The mix.
         seed: Same seed, same files.
     """

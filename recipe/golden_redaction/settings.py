@@ -1,0 +1,128 @@
+"""The settings of golden redaction: read from the configuration once, checked once, before Ray starts. Pure."""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from recipe.golden_redaction.credit import CreditSettings
+from recipe.golden_redaction.prompts import SizeLimits
+from recipe.golden_redaction.redaction import RedactionSettings
+from recipe.golden_redaction.targets import TargetSettings
+from verl_ext.errors import ConfigError
+
+CONFIG_FILE = "configs/signal/golden.yaml"
+
+
+@dataclass(frozen=True)
+class RecordSettings:
+    """Settings of the training entries; raises ValueError on a contradiction.
+
+    Attributes:
+        enable: Write every training entry to the run folder.
+        warm_start: File of an earlier run's entries that this one begins with; None: none.
+        max_staleness: Weight versions that an entry may be behind the newest of that file; None: any number.
+    """
+
+    enable: bool = True
+    warm_start: str | None = None
+    max_staleness: int | None = 8
+
+    def __post_init__(self) -> None:
+        if type(self.enable) is not bool:
+            raise ValueError(f"enable must be true or false, got {self.enable!r}")
+        if self.warm_start is not None and (not isinstance(self.warm_start, str) or not self.warm_start):
+            raise ValueError(f"warm_start must be the path of a file of entries or null, got {self.warm_start!r}")
+        if self.max_staleness is not None and (type(self.max_staleness) is not int or self.max_staleness < 0):
+            raise ValueError(f"max_staleness must be an int >= 0 or null, got {self.max_staleness!r}: null takes all")
+
+
+@dataclass(frozen=True)
+class GoldenSettings:
+    """Settings of the token trainer; raises ValueError on a value out of range.
+
+    Attributes:
+        entries_per_update: States of one update of the actor.
+        sync_every: Updates between two copies of the weights to the serving engine.
+        max_new_tokens: Tokens of a rollout after its action.
+        movement_tolerance: Nats that a log-prob may differ by without having moved.
+        redaction: See `redaction.py`.
+        credit: See `credit.py`.
+        targets: See `targets.py`.
+        limits: See `prompts.py`.
+        records: See `RecordSettings`.
+    """
+
+    entries_per_update: int = 4
+    sync_every: int = 1
+    max_new_tokens: int = 1024
+    movement_tolerance: float = 1e-4
+    redaction: RedactionSettings = field(default_factory=RedactionSettings)
+    credit: CreditSettings = field(default_factory=CreditSettings)
+    targets: TargetSettings = field(default_factory=TargetSettings)
+    limits: SizeLimits = field(default_factory=SizeLimits)
+    records: RecordSettings = field(default_factory=RecordSettings)
+
+    def __post_init__(self) -> None:
+        for name in ("entries_per_update", "sync_every", "max_new_tokens"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
+                raise ValueError(f"{name} must be an int >= 1, got {getattr(self, name)!r}: change {name}")
+        tolerance = self.movement_tolerance
+        if type(tolerance) not in (int, float) or not 0 <= tolerance < float("inf"):
+            raise ValueError(f"movement_tolerance must be a number of nats >= 0, got {tolerance!r}: try 1e-4")
+
+
+_GROUPS = {
+    "redaction": RedactionSettings,
+    "credit": CreditSettings,
+    "targets": TargetSettings,
+    "limits": SizeLimits,
+    "records": RecordSettings,
+}
+
+
+def read_settings(config: DictConfig) -> GoldenSettings:
+    """Read and check `config.golden`; without that node, the defaults.
+
+    Raises:
+        ConfigError: names every problem found, with what to change.
+    """
+    node = OmegaConf.select(config, "golden")
+    if node is None:
+        return GoldenSettings()
+    if not isinstance(node, DictConfig):
+        raise ConfigError(f"golden must be a mapping of settings, got {node!r}: see {CONFIG_FILE}")
+    try:
+        container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"golden cannot be read: {error}") from None
+    assert isinstance(container, dict)  # a DictConfig becomes one
+    problems: list[str] = []
+    values: dict[str, Any] = {str(name): value for name, value in container.items()}
+    for name, kind in _GROUPS.items():
+        if name in values:
+            values[name] = _build(kind, values[name], f"golden.{name}", problems)
+    settings = _build(GoldenSettings, values, "golden", problems)
+    if problems:
+        raise ConfigError("The configuration cannot be run:\n  - " + "\n  - ".join(problems))
+    return settings
+
+
+def _build(kind: type, values: Any, where: str, problems: list[str]) -> Any:
+    """An object of the dataclass `kind`; its defaults, if `values` have problems, which are added to `problems`."""
+    known = [entry.name for entry in dataclasses.fields(kind)]
+    if not isinstance(values, dict):
+        problems.append(f"{where} must be a mapping of settings, got {values!r}: see {CONFIG_FILE}")
+        return kind()
+    for name in (str(name) for name in values if name not in known):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {where}.{near[0]}?" if near else f"; known: {', '.join(known)}"
+        problems.append(f"{where}.{name} does not exist{hint}")
+    try:
+        return kind(**{name: value for name, value in values.items() if name in known})
+    except ValueError as error:
+        problems.append(f"{where}: {error}")
+        return kind()

@@ -1,0 +1,102 @@
+"""Golden redaction's settings: the configuration's keys are those of the settings, and errors name key and remedy."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.golden_redaction.settings import GoldenSettings, read_settings
+from verl_ext.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def configs():
+    with initialize_config_dir(str(ROOT / "configs"), version_base=None):
+        yield
+
+
+def _config(*overrides: str) -> DictConfig:
+    return compose(overrides=["+signal=golden", *overrides])
+
+
+@pytest.mark.usefixtures("configs")
+def test_the_configurations_keys_and_defaults_are_those_of_the_settings():
+    config = _config()
+    assert OmegaConf.to_container(config.golden) == dataclasses.asdict(GoldenSettings())
+    assert read_settings(config) == GoldenSettings()
+
+
+def test_without_the_node_the_defaults_hold():
+    assert read_settings(OmegaConf.create({"data": {}})) == GoldenSettings()
+
+
+def test_every_setting_is_read():
+    values = {
+        "entries_per_update": 8, "sync_every": 2, "max_new_tokens": 64, "movement_tolerance": 0.01,
+        "redaction": {"initial_k": 3, "grow_above": 0.9, "shrink_below": 0.1, "patience": 2, "growth": 2.0, "seed": 4},
+        "credit": {"num_next_tokens": 4, "max_actions": 3, "rollouts_per_action": 8, "min_labels": 2, "alpha": 0.1},
+        "targets": {"mass_from_others": 0.25, "reduction": "sum"},
+        "limits": {"max_cells": 100, "max_prompt_tokens": 200, "max_golden_tokens": 300},
+        "records": {"enable": False, "warm_start": "entries.jsonl", "max_staleness": None},
+    }  # fmt: skip
+    assert dataclasses.asdict(read_settings(OmegaConf.create({"golden": values}))) == values
+    defaults = dataclasses.asdict(GoldenSettings())
+    for name, value in values.items():
+        if isinstance(value, dict):
+            assert all(value[key] != defaults[name][key] for key in defaults[name])
+        else:
+            assert value != defaults[name]
+
+
+@pytest.mark.usefixtures("configs")
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("golden.sync_every=0", "golden: sync_every must be an int >= 1, got 0"),
+        ("golden.movement_tolerance=-1", "golden: movement_tolerance must be a number of nats >= 0, got -1"),
+        ("golden.redaction.growth=0.5", "golden.redaction: growth must be at least 1"),
+        ("golden.credit.alpha=2", "golden.credit: alpha must be a number in (0, 1), got 2"),
+        ("golden.targets.reduction=mean", "golden.targets: reduction must be one of state_mean"),
+        ("golden.limits.max_cells=0", "golden.limits: max_cells must be an int >= 1 or null, got 0"),
+        ("golden.records.enable=maybe", "golden.records: enable must be true or false, got 'maybe'"),
+        ("golden.records.warm_start=3", "golden.records: warm_start must be the path"),
+        ("golden.records.max_staleness=-1", "golden.records: max_staleness must be an int >= 0 or null, got -1"),
+        ("golden.credit=null", "golden.credit must be a mapping of settings, got None: see configs/signal/golden.yaml"),
+        ("+golden.entries_per_updat=1", "did you mean golden.entries_per_update?"),
+        ("+golden.credit.zzz=1", "golden.credit.zzz does not exist; known: num_next_tokens"),
+        ("golden.sync_every=???", "golden cannot be read"),
+    ],
+)
+def test_errors_name_the_key_the_value_and_the_remedy(override: str, words: str):
+    with pytest.raises(ConfigError) as caught:
+        read_settings(_config(override))
+    assert words in str(caught.value)
+
+
+@pytest.mark.usefixtures("configs")
+def test_all_problems_are_reported_at_once():
+    with pytest.raises(ConfigError) as caught:
+        read_settings(_config("golden.sync_every=0", "golden.credit.alpha=2", "+golden.x=1"))
+    for words in ("sync_every must", "alpha must", "golden.x does not exist"):
+        assert words in str(caught.value)
+
+
+def test_a_node_that_is_no_mapping_is_refused():
+    with pytest.raises(ConfigError, match="golden must be a mapping of settings"):
+        read_settings(OmegaConf.create({"golden": True}))
+
+
+def test_every_key_has_a_comment_above_it():
+    lines = (ROOT / "configs/signal/golden.yaml").read_text().splitlines()
+    groups = {f"{name}:" for name, value in dataclasses.asdict(GoldenSettings()).items() if isinstance(value, dict)}
+    keys = 0
+    for previous, line in itertools.pairwise(lines):
+        if ":" in line and not line.strip().startswith("#") and line.strip() not in groups:
+            keys += 1
+            assert previous.strip().startswith("#"), f"no comment above {line.strip()!r}"
+    assert keys == 4 + 6 + 5 + 2 + 3 + 3
