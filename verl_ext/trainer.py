@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import ray
 import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.debug import marked_timer
@@ -169,6 +171,13 @@ class SignalTrainer(PPOTrainerSync):
         return batch
 
     # ------------------------------ set-up ------------------------------
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        if self.config.trainer.device == "cpu" and Role.Critic in self.role_worker_mapping:
+            from verl_ext.cpu.engine import CPUTrainingWorker
+
+            self.role_worker_mapping[Role.Critic] = ray.remote(CPUTrainingWorker)
 
     def _build_replay_buffer(self) -> ReplayBuffer:
         buffer = super()._build_replay_buffer()

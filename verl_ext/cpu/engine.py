@@ -1,4 +1,4 @@
-"""verl's FSDP2 engines for device "cpu". Imported through `actor_rollout_ref.model.external_lib`."""
+"""verl's FSDP2 engines for device "cpu". Imported through `actor_rollout_ref.model.external_lib`, and by the critic."""
 
 import copy
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
 from verl.utils.model import convert_weight_keys
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+from verl.workers.engine_workers import TrainingWorker
 
 
 class _CPUEngine:
@@ -51,3 +52,8 @@ class CPUEngineWithLMHead(_CPUEngine, FSDPEngineWithLMHead):
 @EngineRegistry.register(model_type="value_model", backend=["fsdp2"], device="cpu")
 class CPUEngineWithValueHead(_CPUEngine, FSDPEngineWithValueHead):
     """Value model on FSDP2 over gloo."""
+
+
+class CPUTrainingWorker(TrainingWorker):
+    """verl's worker of the critic. verl imports `external_lib` of the critic's model in the driver only; a process that
+    makes this class has imported this module."""
