@@ -1,0 +1,177 @@
+"""Policy, system call filters of both architectures, and that nothing runs with less than promised."""
+
+import errno
+import struct
+
+import pytest
+
+from verl_ext.errors import ConfigError
+from verl_ext.sandbox import landlock, policy, seccomp, syscall_tables
+from verl_ext.sandbox.policy import LAYERS, LEVELS, SandboxPolicy, SandboxUnavailableError, missing_layers
+from verl_ext.sandbox.pool import SandboxPool
+
+ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
+MACHINES = list(syscall_tables.ARCHITECTURES)
+
+
+def _run_bpf(code: bytes, architecture: int, number: int, arguments: tuple[int, ...] = ()) -> int:
+    """What the kernel would answer: the four instructions of classic BPF that the filters use."""
+    data = struct.pack("<IIQ6Q", number, architecture, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
+    program = list(struct.iter_unpack("=HBBI", code))
+    accumulator, position = 0, 0
+    while True:
+        operation, if_true, if_false, value = program[position]
+        position += 1
+        if operation == 0x20:
+            accumulator = struct.unpack_from("<I", data, value)[0]
+        elif operation == 0x15:
+            position += if_true if accumulator == value else if_false
+        elif operation == 0x45:
+            position += if_true if accumulator & value else if_false
+        else:
+            assert operation == 0x06
+            return value
+
+
+@pytest.fixture(params=MACHINES)
+def machine(request: pytest.FixtureRequest) -> tuple[int, dict[str, int]]:
+    return syscall_tables.ARCHITECTURES[request.param]
+
+
+def _answer(machine: tuple[int, dict[str, int]], name: str, *arguments: int) -> int:
+    """The stricter answer of both filters: an error is a lower number than to allow, and to kill is above bit 31."""
+    architecture, numbers = machine
+    answers = [
+        _run_bpf(make(architecture, numbers), architecture, numbers[name], arguments)
+        for make in (seccomp.server_filter, seccomp.child_filter)
+    ]
+    return KILL if KILL in answers else min(answers)
+
+
+@pytest.mark.parametrize("name", ["read", "write", "mmap", "brk", "exit_group", "getrandom", "futex", "rt_sigreturn"])
+def test_a_program_may_compute(machine: tuple[int, dict[str, int]], name: str):
+    assert _answer(machine, name) == ALLOW
+
+
+@pytest.mark.parametrize(
+    "name", ["socket", "execve", "ptrace", "mount", "unshare", "bpf", "process_vm_readv", "io_uring_setup", "keyctl"]
+)
+def test_what_only_an_attack_does_ends_it(machine: tuple[int, dict[str, int]], name: str):
+    assert _answer(machine, name) == KILL
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kill", "tgkill", "pidfd_open", "prctl", "seccomp", "sendmsg", "recvmsg", "prlimit64", "setsid", "memfd_create"],
+)
+def test_other_calls_fail(machine: tuple[int, dict[str, int]], name: str):
+    assert _answer(machine, name) == ERROR | errno.EPERM
+
+
+def test_a_process_ends_the_program_and_a_thread_fails(machine: tuple[int, dict[str, int]]):
+    assert _answer(machine, "clone", 17) == KILL
+    assert _answer(machine, "clone", 0x00010000 | 0x100) == ERROR | errno.EAGAIN
+    assert _answer(machine, "clone3") == ERROR | errno.ENOSYS
+
+
+def test_files_are_opened_for_reading_only(machine: tuple[int, dict[str, int]]):
+    assert _answer(machine, "openat", 0, 0, 0o2000000) == ALLOW
+    for flags in (0o1, 0o2, 0o100, 0o1000, 0o20200000):
+        assert _answer(machine, "openat", 0, 0, flags) == ERROR | errno.EPERM
+
+
+def test_unknown_calls_fail_and_foreign_ones_end_the_program(machine: tuple[int, dict[str, int]]):
+    architecture, numbers = machine
+    code = seccomp.server_filter(architecture, numbers)
+    assert _run_bpf(code, architecture, 9999) == ERROR | errno.EPERM
+    assert _run_bpf(code, architecture, 0x40000000 + numbers["read"]) == ERROR | errno.EPERM
+    assert _run_bpf(code, architecture ^ 1, numbers["read"]) == KILL
+
+
+def test_no_call_has_two_answers():
+    lists = seccomp._ALLOWED, seccomp._SERVER_ONLY, seccomp._KILLED
+    names = [name for group in lists for name in group]
+    assert len(names) == len(set(names))
+    for _, numbers in syscall_tables.ARCHITECTURES.values():
+        assert len(set(numbers.values())) == len(numbers)
+    x86_only = {
+        "stat",
+        "lstat",
+        "access",
+        "readlink",
+        "dup2",
+        "pipe",
+        "select",
+        "poll",
+        "time",
+        "getpgrp",
+        "arch_prctl",
+    }
+    x86_only |= {"alarm", "pause", "epoll_wait", "fork", "vfork", "open"}
+    assert not set(names) - set(syscall_tables.X86_64)
+    assert set(names) - set(syscall_tables.AARCH64) == x86_only - {"open"}
+
+
+def test_an_architecture_without_a_table_has_no_filter(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(syscall_tables.platform, "machine", lambda: "riscv64")
+    with pytest.raises(OSError, match="no table of system calls"):
+        seccomp.filters()
+
+
+def test_landlock_says_what_its_version_lacks(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    report = landlock.restrict(["/"], [], True, True, True)
+    assert all(state.startswith("unavailable: needs Landlock ABI") for state in report.values())
+    assert list(report) == ["landlock_files", "landlock_network", "landlock_scopes"]
+
+
+def test_full_asks_for_every_layer():
+    complete = dict.fromkeys(LAYERS, "ok")
+    assert missing_layers(complete, "full") == []
+    for layer in LAYERS:
+        assert missing_layers({**complete, layer: "unavailable: test"}, "full") == [f"{layer} (unavailable: test)"]
+        assert missing_layers({key: "ok" for key in LAYERS if key != layer}, "full") == [f"{layer} (not reported)"]
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [{"seccomp"}, {"rlimits"}, {"no_privileges"}, {"new_root", "landlock_files"}, {"namespaces", "landlock_files"}],
+)
+def test_nothing_runs_with_less_than_the_minimum(left_out: set[str]):
+    with pytest.raises(SandboxUnavailableError, match=r"require=minimum cannot be kept.*left out"):
+        SandboxPool(SandboxPolicy(leave_out=frozenset(left_out)), workers=1)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_full_refuses_to_run_without_any_one_layer(layer: str):
+    with pytest.raises(SandboxUnavailableError, match=rf"{layer} \(unavailable"):
+        SandboxPool(SandboxPolicy(require="full", leave_out=frozenset({layer})), workers=1)
+
+
+def test_a_server_that_comes_back_with_less_is_refused(monkeypatch: pytest.MonkeyPatch):
+    with SandboxPool(workers=1) as pool:
+        monkeypatch.setitem(LEVELS, "minimum", (("a layer that vanished",),))
+        pool._discard(pool._take(""))
+        with pytest.raises(SandboxUnavailableError, match="a layer that vanished"):
+            pool.run("def solve(g): return g", [[1]])
+
+
+def test_a_level_is_only_made_of_layers():
+    assert {layer for level in LEVELS.values() for group in level for layer in group} <= set(LAYERS)
+    assert policy.OK == "ok"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cpu_seconds": 0}, "above 0"),
+        ({"wall_seconds": float("nan")}, "above 0"),
+        ({"memory_mib": -1}, "above 0"),
+        ({"source_bytes": 10**6}, "at most 131072"),
+        ({"require": "some"}, "must be one of"),
+        ({"leave_out": frozenset({"seccmp"})}, "names no layer"),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused(changes: dict, message: str):
+    with pytest.raises(ConfigError, match=message):
+        SandboxPolicy(**changes)

@@ -1,0 +1,57 @@
+"""Check a solution against an ARC task, in the sandbox.
+
+    python -m verl_ext.sandbox --task-file FILE --task ID --solution FILE [--pairs train|test|all] [--json]
+        [--require minimum|full]
+
+The solution defines `solve(input_grid: list[list[int]]) -> list[list[int]]`. Exit code 0 if it solves every pair, 1 if
+it does not, 2 if that could not be found out.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from verl_ext.errors import ConfigError, SignalError
+from verl_ext.sandbox.arc_tasks import SPLITS, read_pairs
+from verl_ext.sandbox.policy import LEVELS, SandboxPolicy
+from verl_ext.sandbox.pool import SandboxPool
+from verl_ext.sandbox.results import Status
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m verl_ext.sandbox", description="Check a solution against an ARC task, in the sandbox."
+    )
+    parser.add_argument("--task-file", type=Path, required=True, help="ARC tasks as JSON or JSON.gz")
+    parser.add_argument("--task", required=True, help="the task's id in the file")
+    parser.add_argument("--solution", type=Path, required=True, help="Python that defines solve(input_grid)")
+    parser.add_argument("--pairs", choices=sorted(SPLITS), default="all", help="default: all")
+    parser.add_argument("--require", choices=sorted(LEVELS), default="minimum", help="isolation to have, or refuse")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    try:
+        named = read_pairs(options.task_file, options.task, options.pairs)
+        try:
+            program = options.solution.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise ConfigError(f"--solution cannot be read: {error}") from error
+        with SandboxPool(SandboxPolicy(require=options.require), workers=1) as pool:
+            result, isolation = pool.check(program, [pair for _, pair in named]), dict(pool.isolation)
+    except SignalError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if options.json:
+        pairs = [{"pair": name, **pair} for (name, _), pair in zip(named, result.as_dict()["pairs"], strict=True)]
+        print(json.dumps({**result.as_dict(), "task": options.task, "isolation": isolation, "pairs": pairs}))
+    else:
+        for (name, _), pair in zip(named, result.pairs, strict=True):
+            print(f"{name}: {pair.status}{f' ({pair.detail})' if pair.detail else ''}")
+        print("solved" if result.solved else "not solved")
+    if any(pair.status is Status.INFRASTRUCTURE_ERROR for pair in result.pairs) and result.reward is None:
+        return 2
+    return 0 if result.solved else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""What came of a program, pair by pair."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+Grid = list[list[int]]
+
+
+class Status(StrEnum):
+    """How one execution ended. Every status but the last says something about the program."""
+
+    OK = "ok"
+    WRONG_OUTPUT = "wrong_output"
+    INVALID_OUTPUT = "invalid_output"
+    SYNTAX_ERROR = "syntax_error"
+    RUNTIME_ERROR = "runtime_error"
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    OUTPUT_LIMIT = "output_limit"
+    FORBIDDEN = "forbidden"
+    KILLED = "killed"
+    INFRASTRUCTURE_ERROR = "infrastructure_error"
+
+
+class Pair(NamedTuple):
+    """An input grid and the output it must be mapped to. The output never leaves the trainer's process."""
+
+    input: Grid
+    output: Grid
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One program on one input, before anybody compares.
+
+    Attributes:
+        status: OK when a valid grid came back.
+        grid: The grid, for OK only.
+        detail: A sentence for people: the exception, the limit, what was wrong with the output.
+        printed: The beginning of what the program printed, untrusted text.
+        cpu_seconds: Processor time used, 0 where unknown.
+        isolation: Each layer of `policy.LAYERS` with "ok" or the reason why it did not hold.
+    """
+
+    status: Status
+    grid: Grid | None = None
+    detail: str = ""
+    printed: str = ""
+    cpu_seconds: float = 0.0
+    isolation: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """A program on its pairs, in their order."""
+
+    pairs: tuple[Execution, ...]
+
+    @property
+    def solved(self) -> bool:
+        return bool(self.pairs) and all(pair.status is Status.OK for pair in self.pairs)
+
+    @property
+    def reward(self) -> float | None:
+        """1 if every pair is right, 0 if one is not, None if that is unknown: no label, retry or drop the rollout.
+
+        One wrong pair decides, whatever happened to the others.
+        """
+        judged = [pair.status for pair in self.pairs if pair.status is not Status.INFRASTRUCTURE_ERROR]
+        if any(status is not Status.OK for status in judged):
+            return 0.0
+        return 1.0 if judged and len(judged) == len(self.pairs) else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; `solved` is false for an unknown reward, so read `reward` to learn from it."""
+        return {"solved": self.solved, "reward": self.reward, "pairs": [asdict(pair) for pair in self.pairs]}
+
+
+def judge(execution: Execution, expected: Sequence[Sequence[int]]) -> Execution:
+    """Compare in the trainer's process: exact ints on both sides, so no `__eq__` of the program's is ever called."""
+    if execution.status is not Status.OK or execution.grid == [list(row) for row in expected]:
+        return execution
+    got = execution.grid or [[]]
+    sizes = f"{len(got)}x{len(got[0])}", f"{len(expected)}x{len(expected[0]) if expected else 0}"
+    how = "other cells" if sizes[0] == sizes[1] else f"size {sizes[0]} instead of {sizes[1]}"
+    values = {**vars(execution), "status": Status.WRONG_OUTPUT, "detail": how}
+    return Execution(**values)
