@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import verl.utils.model as verl_model
 from torch.distributed.tensor import DTensor
+from transformers import AutoModelForTokenClassification, PretrainedConfig
 from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
 from verl.utils.model import convert_weight_keys
 from verl.workers.engine.base import EngineRegistry
@@ -52,6 +54,24 @@ class CPUEngineWithLMHead(_CPUEngine, FSDPEngineWithLMHead):
 @EngineRegistry.register(model_type="value_model", backend=["fsdp2"], device="cpu")
 class CPUEngineWithValueHead(_CPUEngine, FSDPEngineWithValueHead):
     """Value model on FSDP2 over gloo."""
+
+    def _build_module(self) -> torch.nn.Module:
+        # verl's loader of value heads asks for flash attention, whatever the configuration says.
+        original = verl_model.load_valuehead_model
+        verl_model.load_valuehead_model = _load_value_head
+        try:
+            return super()._build_module()
+        finally:
+            verl_model.load_valuehead_model = original
+
+
+def _load_value_head(
+    local_path: str, torch_dtype: torch.dtype, model_config: PretrainedConfig, trust_remote_code: bool
+) -> torch.nn.Module:
+    """A token classifier with one label, with the attention that its configuration names."""
+    return AutoModelForTokenClassification.from_pretrained(
+        local_path, dtype=torch_dtype, config=model_config, trust_remote_code=trust_remote_code
+    )
 
 
 class CPUTrainingWorker(TrainingWorker):
