@@ -106,5 +106,5 @@ def test_gains_are_against_the_same_seed():
     assert rows["quality"]["total_rollouts"] == 3300
     assert rows["quality"]["equal_total_rollouts"] == 3000
     table = render_learning(list(rows.values()), {"grpo": "GRPO", "quality": "TracIn quality"})
-    assert "| TracIn quality | 0.001 | .200 |" in table
+    assert "| TracIn quality | 0.001 | 2 | .200 |" in table
     assert "+5.0 ± 0.0" in table

@@ -1,0 +1,292 @@
+"""Training on rewards that lie, with and without TracIn, over the policy of `learning_lab.py` with LoRA.
+
+The scores, the validation set, the selection and the denominators are the product's files; estimator and loss are
+verl's. What differs from a run is what `learning_lab.py` says, and that the adapter is PEFT's own, outside verl.
+
+Shapes: B samples of a step, T response tokens, C rollouts of a validation set.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from learning_lab import MAX_RESPONSE, Policy, Rollout, Task, _left_padded
+from peft import LoraConfig, get_peft_model
+from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_vanilla
+
+from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
+from data_preprocess.arithmetic_tokenizer import build_tokenizer
+from recipe.tracin.disjoint import check_disjoint
+from recipe.tracin.selection import Selection, SelectionSettings, keep_all, select
+from recipe.tracin.validation import ValidationSet, ValidationSettings
+from verl_ext.influence.batches import flat
+from verl_ext.influence.denominators import row_factors, rows_to_mask
+from verl_ext.influence.ghost import GhostInfluence
+
+AGGREGATION = "token-mean"
+
+
+@dataclass(frozen=True)
+class InfluenceTask:
+    """Training prompts come first in `task.prompts`, then those of the validation set."""
+
+    task: Task
+    num_train: int
+    num_validation: int
+
+
+def make_influence_task(
+    num_train: int, num_validation: int, *, pool: str = "E", held_out: int = 512, seed: int = 0
+) -> InfluenceTask:
+    """A pool with prompts for TracIn's validation set, and held-out core prompts that are in neither."""
+    tokenizer = build_tokenizer()
+    files = build_rows(PoolSettings(num_train, 1, num_validation, POOLS[pool], seed))
+    texts = {name: [row["prompt"][0]["content"] for row in rows] for name, rows in files.items()}
+    check_disjoint(texts["train"], texts["influence"])
+    rows = files["train"] + files["influence"]
+    known = {*texts["train"], *texts["influence"]}
+    pairs = draw_pairs("core", 4 * held_out, np.random.default_rng(10_000 + seed))
+    unseen = [(f"{a}+{b}=", answer(a, b)) for a, b in pairs if f"{a}+{b}=" not in known][:held_out]
+    pad, end = int(tokenizer.pad_token_id), int(tokenizer.eos_token_id)
+    targets = [[*tokenizer(text)["input_ids"], end] for _, text in unseen]
+    task = Task(
+        prompts=_left_padded([tokenizer(row["prompt"][0]["content"])["input_ids"] for row in rows], pad),
+        answers=[[*tokenizer(row["reward_model"]["ground_truth"])["input_ids"], end] for row in rows],
+        held_out_prompts=_left_padded([tokenizer(text)["input_ids"] for text, _ in unseen], pad),
+        held_out_answers=torch.tensor([ids + [pad] * (MAX_RESPONSE - len(ids)) for ids in targets]),
+        pad=pad,
+        end=end,
+    )
+    return InfluenceTask(task, num_train, num_validation)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rollouts as tensors.
+
+    Attributes:
+        prompts: (B,) int64, rows of the task's prompts.
+        responses: (B, T) int64, padded on the right.
+        mask: (B, T) float32, 1 for tokens of the response.
+    """
+
+    prompts: torch.Tensor
+    responses: torch.Tensor
+    mask: torch.Tensor
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return self.mask.sum(1).long().numpy()
+
+
+class InfluencePolicy(Policy):
+    """The base model with LoRA on all linear layers, as in configs/experiment/tracin_demo.yaml, and ghost passes.
+
+    One on-policy step a batch: old log-probs are those of the forward pass itself.
+    """
+
+    def __init__(self, base: Path, task: Task, *, learning_rate: float, seed: int, rank: int = 8) -> None:
+        super().__init__(base, task, learning_rate=learning_rate, estimator="grpo", seed=seed)
+        torch.manual_seed(seed)  # of lora_A
+        lora = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear")
+        self.model = get_peft_model(self.model, lora).eval()
+        self.trainable = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.trainable, lr=learning_rate, weight_decay=0.0)
+        self.ghost = GhostInfluence(self.model)
+
+    def tensors(self, rollouts: Sequence[Rollout]) -> Samples:
+        width = max(len(rollout.response) for rollout in rollouts)
+        responses, mask = torch.full((len(rollouts), width), self.task.pad), torch.zeros(len(rollouts), width)
+        for row, rollout in enumerate(rollouts):
+            responses[row, : len(rollout.response)] = torch.tensor(rollout.response)
+            mask[row, : len(rollout.response)] = 1.0
+        return Samples(torch.tensor([rollout.prompt for rollout in rollouts]), responses, mask)
+
+    def advantages(self, samples: Samples, rewards: np.ndarray) -> torch.Tensor:
+        """(B, T) by verl's estimator, groups by prompt."""
+        token_rewards = torch.zeros_like(samples.mask)
+        token_rewards[torch.arange(len(rewards)), samples.mask.sum(1).long() - 1] = torch.from_numpy(rewards).float()
+        groups = samples.prompts.numpy().astype(object)
+        return self.estimator(token_level_rewards=token_rewards, response_mask=samples.mask, index=groups)[0]
+
+    def loss(self, samples: Samples, advantages: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        log_probs = self._log_probs(samples.prompts, samples.responses)
+        return compute_policy_loss_vanilla(
+            old_log_prob=log_probs.detach(),
+            log_prob=log_probs,
+            advantages=advantages,
+            response_mask=mask,
+            loss_agg_mode=AGGREGATION,
+            config=self.loss_config,
+        )[0]
+
+    def validation_loss(self, samples: Samples, advantages: np.ndarray) -> torch.Tensor:
+        """`verl_ext.influence.batches.validation_loss` without verl's batches."""
+        log_probs = self._log_probs(samples.prompts, samples.responses)
+        ratio = torch.exp(log_probs - log_probs.detach())
+        loss = -torch.from_numpy(advantages).float()[:, None] * ratio
+        return agg_loss(loss_mat=loss, loss_mask=samples.mask, loss_agg_mode=AGGREGATION)
+
+    def sample_index(self, samples: Samples) -> torch.Tensor:
+        ids = torch.cat([self.task.prompts[samples.prompts], samples.responses], 1)
+        return torch.where(ids != self.task.pad, torch.arange(len(ids))[:, None], -1)
+
+    def step(self, samples: Samples, advantages: torch.Tensor, selection: Selection) -> None:
+        """One update on what is selected; the rows left out are masked (`divisibility: pad`, `denominator: kept`)."""
+        if selection.is_empty:
+            return
+        one = np.zeros(len(selection.weights), dtype=np.int64)  # a single mini-batch
+        factors = row_factors(
+            "kept",
+            AGGREGATION,
+            samples.lengths,
+            selection.weights,
+            scored_in=one,
+            updated_in=one,
+            global_batch_size=len(one),
+        )
+        masked = torch.from_numpy(rows_to_mask(selection.kept, one))
+        mask = samples.mask.masked_fill(masked[:, None], 0.0)
+        loss = self.loss(samples, advantages * torch.from_numpy(factors).float()[:, None], mask)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self._optimize()
+
+    def step_along_validation_gradient(self) -> None:
+        """One update by G itself."""
+        gradients = self.ghost.validation_gradients()
+        for name, parameter in self.model.named_parameters():
+            if name in gradients:
+                parameter.grad = gradients[name].clone()
+        self._optimize()
+
+    def _optimize(self) -> None:
+        torch.nn.utils.clip_grad_norm_(self.trainable, 1.0)
+        self.optimizer.step()
+
+
+class Scorer:
+    """Influence scores of a batch.
+
+    Args:
+        validation: The product's settings.
+        gradient_only: No scores are wanted, only G.
+        exact: G is the gradient of the probability of the right answers to all validation prompts: the expected reward
+            without any sampling noise. Tells the noise of G from the limits of the method.
+    """
+
+    def __init__(
+        self, data: InfluenceTask, validation: ValidationSettings, *, exact: bool = False, gradient_only: bool = False
+    ) -> None:
+        self.data, self.settings, self.exact, self.gradient_only = data, validation, exact, gradient_only
+        self.chooser = ValidationSet(validation, data.num_validation)
+        self.num_rollouts = 0
+        self._chosen: Samples | None = None
+
+    def scores(
+        self, policy: InfluencePolicy, samples: Samples, advantages: torch.Tensor, step: int
+    ) -> tuple[np.ndarray | None, dict[str, float]]:
+        """(B,) float64, or None where none are wanted or G does not exist; and what is known about G."""
+        ghost, in_batch = policy.ghost, self.settings.strategy == "in_batch"
+        ghost.reset_validation()
+        metrics: dict[str, float] = {}
+        if in_batch:
+            with ghost.validation():
+                policy.loss(samples, advantages, samples.mask).backward()
+        elif self.exact:
+            with ghost.validation():
+                self._exact_loss(policy).backward()
+        elif not self._validation_gradient(policy, step, metrics):
+            return None, metrics
+        if self.gradient_only:
+            return None, metrics
+        ghost.reset_scores()
+        with ghost.scoring(policy.sample_index(samples), keep_gradients=in_batch, check_identity=step == 1):
+            policy.loss(samples, advantages, samples.mask).backward()
+        scores = ghost.scores(len(samples.mask))
+        if in_batch:
+            scores = scores - ghost.self_influence(len(samples.mask))
+        if step == 1:
+            metrics["identity_error"] = ghost.identity_error()
+        ghost.reset_scores()
+        return scores.numpy(), metrics
+
+    def agreement_with_exact(self, policy: InfluencePolicy) -> float:
+        """Cosine of the G in use and the exact one."""
+        ghost = policy.ghost
+        ours = flat(ghost.validation_gradients()).clone()
+        ghost.reset_validation()
+        with ghost.validation():
+            self._exact_loss(policy).backward()
+        return float(torch.cosine_similarity(ours, flat(ghost.validation_gradients()), dim=0))
+
+    def _exact_loss(self, policy: InfluencePolicy) -> torch.Tensor:
+        rows = range(self.data.num_train, self.data.num_train + self.data.num_validation)
+        answers = policy.tensors([Rollout(row, policy.task.answers[row], torch.empty(0), 1.0) for row in rows])
+        log_probs = policy._log_probs(answers.prompts, answers.responses)
+        return -(log_probs * answers.mask).sum(1).exp().mean()
+
+    def _validation_gradient(self, policy: InfluencePolicy, step: int, metrics: dict[str, float]) -> bool:
+        """G as verl_ext/influence/worker.py makes it, in two halves."""
+        if self.chooser.needs_refresh(step):
+            places = np.repeat(self.chooser.prompts_to_roll_out(step), self.settings.rollouts_per_prompt)
+            rollouts = policy.sample((self.data.num_train + places).tolist())
+            self.num_rollouts += len(rollouts)
+            choice = self.chooser.choose(step, [rollout.reward for rollout in rollouts], places)
+            self._chosen = None if choice.is_degenerate else policy.tensors([rollouts[i] for i in choice.indices])
+        if self._chosen is None:
+            return False
+        assert self.chooser.choice is not None
+        advantages, halves = self.chooser.choice.advantages, []
+        num_tokens = float(self._chosen.mask.sum())
+        for half in (slice(0, None, 2), slice(1, None, 2)):
+            part = Samples(self._chosen.prompts[half], self._chosen.responses[half], self._chosen.mask[half])
+            with policy.ghost.validation():
+                # The divisor of token-mean is that of the whole set.
+                (policy.validation_loss(part, advantages[half]) * part.mask.sum() / num_tokens).backward()
+            halves.append(flat(policy.ghost.validation_gradients()).clone())
+        first, second = halves[0], halves[1] - halves[0]
+        metrics["half_agreement"] = float(torch.cosine_similarity(first, second, dim=0))
+        return True
+
+
+@dataclass(frozen=True)
+class Method:
+    """How samples are chosen.
+
+    Attributes:
+        name: For people.
+        rule: A rule of `SelectionSettings`; reward_filter: a reported reward of 1; validation_only: none are used.
+        validation: Of the scores; None where none are needed.
+        exact: See `Scorer`.
+        lies: Whether rewards are flipped.
+    """
+
+    name: str
+    rule: str = "none"
+    validation: ValidationSettings | None = None
+    exact: bool = False
+    lies: bool = True
+
+
+def choose_samples(method: Method, scores: np.ndarray | None, rewards: np.ndarray, seed: int, step: int) -> Selection:
+    """The samples of a step that are trained on; all, if scores are needed and there are none."""
+    if method.rule == "reward_filter":
+        return Selection((rewards > 0.5).astype(np.float64), np.argsort(-rewards, kind="stable"))
+    if scores is None or method.rule == "validation_only":
+        return keep_all(len(rewards))
+    return select(scores, SelectionSettings(rule=method.rule, seed=seed), step)
+
+
+class PromptOrder:
+    """Epochs over the training prompts; the same for all methods of a seed."""
+
+    def __init__(self, num_prompts: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self._prompts = itertools.chain.from_iterable(rng.permutation(num_prompts).tolist() for _ in itertools.count())
+
+    def next(self, count: int) -> list[int]:
+        return list(itertools.islice(self._prompts, count))
