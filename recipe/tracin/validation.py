@@ -70,7 +70,7 @@ class ValidationSettings:
 
     strategy: str = "quality"
     pool_size: int = 500
-    k: int = 16
+    k: int = 64
     refresh_every: int = 10
     rollouts_per_prompt: int = 1
     cached: bool = False

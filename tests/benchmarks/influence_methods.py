@@ -22,7 +22,7 @@ from data_preprocess.arithmetic_tokenizer import build_tokenizer
 from recipe.tracin.disjoint import check_disjoint
 from recipe.tracin.selection import Selection, SelectionSettings, keep_all, select
 from recipe.tracin.validation import ValidationSet, ValidationSettings
-from verl_ext.influence.batches import flat
+from verl_ext.influence.batches import MAX_WEIGHT, flat
 from verl_ext.influence.denominators import row_factors, rows_to_mask
 from verl_ext.influence.ghost import GhostInfluence
 
@@ -71,11 +71,16 @@ class Samples:
         prompts: (B,) int64, rows of the task's prompts.
         responses: (B, T) int64, padded on the right.
         mask: (B, T) float32, 1 for tokens of the response.
+        rollout_log_probs: (B, T) float32, of the policy that sampled them; 0 where they are not known.
     """
 
     prompts: torch.Tensor
     responses: torch.Tensor
     mask: torch.Tensor
+    rollout_log_probs: torch.Tensor
+
+    def part(self, rows: slice) -> "Samples":
+        return Samples(self.prompts[rows], self.responses[rows], self.mask[rows], self.rollout_log_probs[rows])
 
     @property
     def lengths(self) -> np.ndarray:
@@ -83,7 +88,7 @@ class Samples:
 
 
 class InfluencePolicy(Policy):
-    """The base model with LoRA on all linear layers, as in configs/experiment/tracin_demo.yaml, and ghost passes.
+    """The base model with LoRA on all linear layers, as in configs/experiment/tracin_arithmetic.yaml, and ghost passes.
 
     One on-policy step a batch: old log-probs are those of the forward pass itself.
     """
@@ -100,10 +105,12 @@ class InfluencePolicy(Policy):
     def tensors(self, rollouts: Sequence[Rollout]) -> Samples:
         width = max(len(rollout.response) for rollout in rollouts)
         responses, mask = torch.full((len(rollouts), width), self.task.pad), torch.zeros(len(rollouts), width)
+        log_probs = torch.zeros(len(rollouts), width)
         for row, rollout in enumerate(rollouts):
             responses[row, : len(rollout.response)] = torch.tensor(rollout.response)
             mask[row, : len(rollout.response)] = 1.0
-        return Samples(torch.tensor([rollout.prompt for rollout in rollouts]), responses, mask)
+            log_probs[row, : len(rollout.log_probs)] = rollout.log_probs
+        return Samples(torch.tensor([rollout.prompt for rollout in rollouts]), responses, mask, log_probs)
 
     def advantages(self, samples: Samples, rewards: np.ndarray) -> torch.Tensor:
         """(B, T) by verl's estimator, groups by prompt."""
@@ -123,10 +130,12 @@ class InfluencePolicy(Policy):
             config=self.loss_config,
         )[0]
 
-    def validation_loss(self, samples: Samples, advantages: np.ndarray) -> torch.Tensor:
-        """`verl_ext.influence.batches.validation_loss` without verl's batches."""
+    def validation_loss(self, samples: Samples, advantages: np.ndarray, *, weighted: bool) -> torch.Tensor:
+        """`verl_ext.influence.batches.validation_loss` without verl's batches; its importance weights if `weighted`."""
         log_probs = self._log_probs(samples.prompts, samples.responses)
         ratio = torch.exp(log_probs - log_probs.detach())
+        if weighted:
+            ratio = ratio * torch.exp(log_probs.detach() - samples.rollout_log_probs).clamp_max(MAX_WEIGHT)
         loss = -torch.from_numpy(advantages).float()[:, None] * ratio
         return agg_loss(loss_mat=loss, loss_mask=samples.mask, loss_agg_mode=AGGREGATION)
 
@@ -176,12 +185,20 @@ class Scorer:
         gradient_only: No scores are wanted, only G.
         exact: G is the gradient of the probability of the right answers to all validation prompts: the expected reward
             without any sampling noise. Tells the noise of G from the limits of the method.
+        weighted: Importance weights of validation rollouts, as in the product; false: all are 1.
     """
 
     def __init__(
-        self, data: InfluenceTask, validation: ValidationSettings, *, exact: bool = False, gradient_only: bool = False
+        self,
+        data: InfluenceTask,
+        validation: ValidationSettings,
+        *,
+        exact: bool = False,
+        gradient_only: bool = False,
+        weighted: bool = False,
     ) -> None:
         self.data, self.settings, self.exact, self.gradient_only = data, validation, exact, gradient_only
+        self.weighted = weighted
         self.chooser = ValidationSet(validation, data.num_validation)
         self.num_rollouts = 0
         self._chosen: Samples | None = None
@@ -243,10 +260,14 @@ class Scorer:
         advantages, halves = self.chooser.choice.advantages, []
         num_tokens = float(self._chosen.mask.sum())
         for half in (slice(0, None, 2), slice(1, None, 2)):
-            part = Samples(self._chosen.prompts[half], self._chosen.responses[half], self._chosen.mask[half])
+            part = self._chosen.part(half)
             with policy.ghost.validation():
                 # The divisor of token-mean is that of the whole set.
-                (policy.validation_loss(part, advantages[half]) * part.mask.sum() / num_tokens).backward()
+                (
+                    policy.validation_loss(part, advantages[half], weighted=self.weighted)
+                    * part.mask.sum()
+                    / num_tokens
+                ).backward()
             halves.append(flat(policy.ghost.validation_gradients()).clone())
         first, second = halves[0], halves[1] - halves[0]
         metrics["half_agreement"] = float(torch.cosine_similarity(first, second, dim=0))
@@ -261,7 +282,7 @@ class Method:
         name: For people.
         rule: A rule of `SelectionSettings`; reward_filter: a reported reward of 1; validation_only: none are used.
         validation: Of the scores; None where none are needed.
-        exact: See `Scorer`.
+        exact, weighted: See `Scorer`.
         lies: Whether rewards are flipped.
     """
 
@@ -270,6 +291,7 @@ class Method:
     validation: ValidationSettings | None = None
     exact: bool = False
     lies: bool = True
+    weighted: bool = False
 
 
 def choose_samples(method: Method, scores: np.ndarray | None, rewards: np.ndarray, seed: int, step: int) -> Selection:

@@ -108,6 +108,7 @@ def main() -> None:
         "tracin.enable=true",
         f"tracin.validation_files={DATA}/val.parquet",
         "tracin.validation.pool_size=128",
+        "tracin.validation.k=16",
         f"tracin.validation.refresh_every={REFRESH_EVERY * len(ARMS)}",
         "tracin.check_identity_every=0",
     ]

@@ -62,12 +62,12 @@ QUICK_RATE = 1e-3
 STEPS, TUNING_STEPS, STEPS_PER_LOOK = 40, 20, 5
 FLIPPED = 0.3
 
-# As in configs/experiment/tracin_demo.yaml.
-QUALITY = ValidationSettings(strategy="quality", pool_size=128)
-CONTRAST = ValidationSettings(strategy="contrast", pool_size=128)
+# As in configs/experiment/tracin_arithmetic.yaml.
+QUALITY = ValidationSettings(strategy="quality", pool_size=128, k=16)
+CONTRAST = ValidationSettings(strategy="contrast", pool_size=128, k=16)
 QUALITY_64 = ValidationSettings(strategy="quality", pool_size=128, k=64)
 # New rollouts at every step: nothing of an older policy is in G.
-CONTRAST_FRESH = ValidationSettings(strategy="contrast", pool_size=32, refresh_every=1)
+CONTRAST_FRESH = ValidationSettings(strategy="contrast", pool_size=32, k=16, refresh_every=1)
 RANDOM_FRESH = ValidationSettings(strategy="random", k=16, rollouts_per_prompt=4, cached=False)
 
 METHODS = {
@@ -79,6 +79,8 @@ METHODS = {
     "contrast": Method("TracIn contrast", "positive", CONTRAST),
     "in_batch": Method("TracIn in_batch", "positive", ValidationSettings(strategy="in_batch")),
     "quality_64": Method("TracIn quality, k=64", "positive", QUALITY_64),
+    "quality_64_weighted": Method("TracIn quality, k=64, weighted", "positive", QUALITY_64, weighted=True),
+    "contrast_weighted": Method("TracIn contrast, weighted", "positive", CONTRAST, weighted=True),
     "contrast_fresh": Method("TracIn contrast, pool 32, refresh 1", "positive", CONTRAST_FRESH),
     "random_fresh": Method("TracIn random, 16 x 4, not cached", "positive", RANDOM_FRESH),
     "exact": Method("(exact G)", "positive", ValidationSettings(strategy="fixed"), exact=True),
@@ -106,7 +108,9 @@ def run(job: Job) -> dict:
     scorer = None
     if method.validation is not None:
         gradient_only = method.rule == "validation_only"
-        scorer = Scorer(data, method.validation, exact=method.exact, gradient_only=gradient_only)
+        scorer = Scorer(
+            data, method.validation, exact=method.exact, gradient_only=gradient_only, weighted=method.weighted
+        )
     order, began = PromptOrder(NUM_PROMPTS, job.seed), time.process_time()
     history = [{"step": 0, "rollouts": 0, "total_rollouts": 0, "accuracy": policy.accuracy()}]
     columns: list[dict[str, np.ndarray]] = []  # of all samples, step by step

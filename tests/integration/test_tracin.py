@@ -23,6 +23,7 @@ def tracin_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         f"tracin.validation_files={DATA}/val.parquet",
         "tracin.validation.strategy=contrast",
         "tracin.validation.pool_size=48",
+        "tracin.validation.k=16",
         "tracin.check_identity_every=1",
         "actor_rollout_ref.model.lora_rank=4",
         "actor_rollout_ref.actor.optim.lr=3e-3",

@@ -14,6 +14,7 @@ from recipe.tracin.validation import ValidationSettings
 from verl_ext.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
+FILES = "tracin.validation_files=influence.parquet"
 
 
 def _config(*overrides: str) -> DictConfig:
@@ -32,7 +33,7 @@ def test_a_recipe_includes_it_under_the_name_tracin(tmp_path: Path):
         f"defaults:\n  - signal/tracin@tracin\n  - _self_\nhydra:\n  searchpath:\n    - file://{ROOT}/configs\n"
     )
     with initialize_config_dir(str(tmp_path), version_base=None):
-        config = compose("mine", overrides=["tracin.enable=true", "tracin.selection.rule=soft"])
+        config = compose("mine", overrides=["tracin.enable=true", FILES, "tracin.selection.rule=soft"])
     settings = read_settings(config)
     assert settings.enable
     assert settings.selection.rule == "soft"
@@ -47,6 +48,8 @@ def test_every_setting_is_read():
     overrides = {
         "enable": True,
         "parameters": "layers.*down_proj",
+        "validation_files": ["a.parquet", "b.parquet"],
+        "check_identity_every": 3,
         "record_scores": False,
         "selection": {
             "rule": "top_fraction", "top_fraction": 0.25, "soft_scale": 0.9, "min_keep": 3, "baseline": "after",
@@ -58,7 +61,11 @@ def test_every_setting_is_read():
         },
     }  # fmt: skip
     settings = read_settings(OmegaConf.create({"tracin": overrides}))
-    assert dataclasses.asdict(settings) == {**overrides, "one_pass": False}
+    assert dataclasses.asdict(settings) == {
+        **overrides,
+        "validation_files": ("a.parquet", "b.parquet"),
+        "one_pass": False,
+    }
     defaults = dataclasses.asdict(TracInSettings())
     for kind in ("selection", "validation"):
         assert all(overrides[kind][name] != defaults[kind][name] for name in defaults[kind])
@@ -145,14 +152,26 @@ def test_one_pass_refuses_leave_one_out():
     ],
 )
 def test_one_pass_is_one_update_a_step(ppo_epochs: int, num_mini_batches: int, words: list[str]):
-    settings = TracInSettings(enable=True, one_pass=True)
+    settings = TracInSettings(enable=True, one_pass=True, validation_files="influence.parquet")
     with pytest.raises(ConfigError) as caught:
         check_against_actor(settings, ppo_epochs, num_mini_batches)
     for word in (*words, "or set tracin.one_pass=false"):
         assert word in str(caught.value)
     check_against_actor(settings, 1, 1)
-    for fine in (TracInSettings(enable=True), TracInSettings(one_pass=True)):
+    for fine in (TracInSettings(enable=True, validation_files="x"), TracInSettings(one_pass=True)):
         check_against_actor(fine, ppo_epochs, num_mini_batches)
+
+
+def test_validation_prompts_need_files_unless_the_batch_is_its_own_validation():
+    with pytest.raises(ConfigError, match="validation_files is not set"):
+        read_settings(_config("tracin.enable=true"))
+    assert read_settings(_config("tracin.enable=true", "tracin.validation.strategy=in_batch")).enable
+    assert read_settings(_config("tracin.enable=true", FILES)).validation_files == "influence.parquet"
+
+
+def test_the_identity_check_is_every_so_many_steps():
+    with pytest.raises(ConfigError, match="check_identity_every must be an int >= 0, got -1"):
+        read_settings(_config("tracin.check_identity_every=-1"))
 
 
 # ------------------------------ the file ------------------------------

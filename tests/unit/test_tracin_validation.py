@@ -261,7 +261,7 @@ def test_settings_out_of_range_are_refused(settings: dict):
 
 
 def test_contradicting_settings_are_refused():
-    with pytest.raises(ValueError, match=r"k=16 rollouts cannot be chosen from .* 10: raise pool_size or lower k"):
+    with pytest.raises(ValueError, match=r"k=64 rollouts cannot be chosen from .* 10: raise pool_size or lower k"):
         ValidationSettings(pool_size=5, rollouts_per_prompt=2)
     with pytest.raises(ValueError, match="strategy=top needs field"):
         ValidationSettings(strategy="top")
