@@ -25,6 +25,9 @@ class PromptRows:
         self._rows: dict[str, dict[str, Any]] = {}
         self._stored: set[str] = set()  # in TransferQueue already
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._rows
+
     @property
     def uids(self) -> set[str]:
         return set(self._rows)

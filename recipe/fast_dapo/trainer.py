@@ -258,6 +258,9 @@ class FastDapoTrainer(TracInTrainer):
         """Take note of the tensors of prompts that left the curriculum; `_clear_released` frees them."""
         self.prompt_rows.remove(result.released_uids)
         self._released += [*result.released_keys, *result.released_uids]
+        # A prompt that is generated again, as it expired or a rollout failed, gives its rollouts the same names.
+        if any(key.rsplit("_", 2)[0] in self.prompt_rows for key in result.released_keys):
+            self._clear_released()
 
     def _clear_released(self) -> None:
         # Once a step: a call a report would keep TransferQueue busy while the engines' rollouts are written to it.
