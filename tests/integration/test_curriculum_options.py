@@ -136,6 +136,7 @@ def test_continuation_only_trains_on_rollouts_that_screening_has_not_seen(lab: L
 
 def test_the_predictors_state_travels_with_a_checkpoint(lab: Lab):
     def round_trip(trainer: Any) -> tuple[dict, dict]:
+        trainer.prompt_rows.store({})  # as a checkpoint does
         state = json.loads(json.dumps(trainer.signal_state()))
         trainer.predictor.choose(5)
         trainer.load_signal_state(state)
