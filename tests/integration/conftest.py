@@ -1,10 +1,11 @@
 """One Ray cluster, one FSDP2 actor and one vLLM engine for many integration checks.
 
 They take turns with one trainer (`lab.py`). Each leaves it able to make another step; the check that breaks the engine
-comes last.
+comes last. Checks of another configuration have a trainer of their own, after that.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from lab import DATA, MODEL, Lab, open_lab
@@ -24,8 +25,34 @@ def demo_assets() -> None:
         pytest.fail("the demo's data and base model are missing: run `make demo-data`")
 
 
+class Labs:
+    """One trainer at a time: a process has one Ray cluster."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._stack = ExitStack()
+        self._open: tuple[str, Lab] | None = None
+
+    def get(self, name: str, *overrides: str) -> Lab:
+        """The trainer of this name, ready for its next step; the one before it ends."""
+        if self._open is None or self._open[0] != name:
+            self.close()
+            self._open = name, self._stack.enter_context(open_lab(self._folders.mktemp(name), *overrides))
+        return self._open[1]
+
+    def close(self) -> None:
+        self._open = None
+        self._stack.close()
+
+
 @pytest.fixture(scope="session")
-def lab(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def labs(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Labs]:
+    labs = Labs(tmp_path_factory)
+    yield labs
+    labs.close()
+
+
+@pytest.fixture
+def lab(labs: Labs) -> Lab:
     """The shared trainer, ready for its first step."""
-    with open_lab(tmp_path_factory.mktemp("lab")) as opened:
-        yield opened
+    return labs.get("fast_dapo")

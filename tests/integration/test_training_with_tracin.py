@@ -1,13 +1,12 @@
 """TracIn on real Ray, FSDP2 and vLLM, with LoRA: one trainer, many steps under different settings."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from lab import DATA, Lab, open_lab
+from lab import DATA, Lab
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -15,9 +14,10 @@ PLAIN = {"curriculum__enable": False, "data__gen_batch_size": 8}
 NUM_ROWS = 8 * 16
 
 
-@pytest.fixture(scope="module")
-def tracin_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    overrides = [
+@pytest.fixture
+def tracin_lab(labs: Any) -> Lab:
+    return labs.get(
+        "tracin",
         "tracin.enable=true",
         # Here the demo's own validation prompts: nothing is evaluated.
         f"tracin.validation_files={DATA}/val.parquet",
@@ -28,9 +28,7 @@ def tracin_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         "actor_rollout_ref.model.lora_rank=4",
         "actor_rollout_ref.actor.optim.lr=3e-3",
         "algorithm.adv_estimator=grpo",
-    ]
-    with open_lab(tmp_path_factory.mktemp("tracin"), *overrides) as lab:
-        yield lab
+    )
 
 
 def _records(lab: Lab) -> list[dict[str, Any]]:
