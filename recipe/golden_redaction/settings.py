@@ -1,18 +1,14 @@
 """The settings of golden redaction: read from the configuration once, checked once, before Ray starts. Pure."""
 
-import dataclasses
-import difflib
 from dataclasses import dataclass, field
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
 from recipe.golden_redaction.credit import CreditSettings
 from recipe.golden_redaction.prompts import SizeLimits
 from recipe.golden_redaction.redaction import RedactionSettings
 from recipe.golden_redaction.targets import TargetSettings
-from verl_ext.errors import ConfigError
+from verl_ext.settings_node import read_node
 
 CONFIG_FILE = "configs/signal/golden.yaml"
 
@@ -90,39 +86,4 @@ def read_settings(config: DictConfig) -> GoldenSettings:
     Raises:
         ConfigError: names every problem found, with what to change.
     """
-    node = OmegaConf.select(config, "golden")
-    if node is None:
-        return GoldenSettings()
-    if not isinstance(node, DictConfig):
-        raise ConfigError(f"golden must be a mapping of settings, got {node!r}: see {CONFIG_FILE}")
-    try:
-        container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError(f"golden cannot be read: {error}") from None
-    assert isinstance(container, dict)  # a DictConfig becomes one
-    problems: list[str] = []
-    values: dict[str, Any] = {str(name): value for name, value in container.items()}
-    for name, kind in _GROUPS.items():
-        if name in values:
-            values[name] = _build(kind, values[name], f"golden.{name}", problems)
-    settings = _build(GoldenSettings, values, "golden", problems)
-    if problems:
-        raise ConfigError("The configuration cannot be run:\n  - " + "\n  - ".join(problems))
-    return settings
-
-
-def _build(kind: type, values: Any, where: str, problems: list[str]) -> Any:
-    """An object of the dataclass `kind`; its defaults, if `values` have problems, which are added to `problems`."""
-    known = [entry.name for entry in dataclasses.fields(kind)]
-    if not isinstance(values, dict):
-        problems.append(f"{where} must be a mapping of settings, got {values!r}: see {CONFIG_FILE}")
-        return kind()
-    for name in (str(name) for name in values if name not in known):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {where}.{near[0]}?" if near else f"; known: {', '.join(known)}"
-        problems.append(f"{where}.{name} does not exist{hint}")
-    try:
-        return kind(**{name: value for name, value in values.items() if name in known})
-    except ValueError as error:
-        problems.append(f"{where}: {error}")
-        return kind()
+    return read_node(config, "golden", GoldenSettings, _GROUPS, CONFIG_FILE)

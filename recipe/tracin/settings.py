@@ -1,17 +1,14 @@
 """The settings of TracIn: read from the configuration once, checked once, before Ray starts. Pure: needs no verl."""
 
-import dataclasses
-import difflib
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
 from recipe.tracin.selection import PER_SAMPLE_RULES, SelectionSettings
 from recipe.tracin.validation import ValidationSettings
 from verl_ext.errors import ConfigError
+from verl_ext.settings_node import read_node
 
 LORA = "lora"
 
@@ -95,27 +92,8 @@ def read_settings(config: DictConfig) -> TracInSettings:
     Raises:
         ConfigError: names every problem found, with what to change.
     """
-    node = OmegaConf.select(config, "tracin")
-    if node is None:
-        return TracInSettings()
-    if not isinstance(node, DictConfig):
-        raise ConfigError(f"tracin must be a mapping of settings, got {node!r}: see configs/signal/tracin.yaml")
-    try:
-        container = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError(f"tracin cannot be read: {error}") from None
-    assert isinstance(container, dict)  # a DictConfig becomes one
-    problems: list[str] = []
-    values: dict[str, Any] = {str(name): value for name, value in container.items()}
-    for name, kind in (("selection", SelectionSettings), ("validation", ValidationSettings)):
-        if name in values:
-            values[name] = _build(kind, values[name], f"tracin.{name}", problems)
-    if isinstance(values.get("validation_files"), list):
-        values["validation_files"] = tuple(values["validation_files"])
-    settings = _build(TracInSettings, values, "tracin", problems)
-    if problems:
-        raise ConfigError("The configuration cannot be run:\n  - " + "\n  - ".join(problems))
-    return settings
+    groups = {"selection": SelectionSettings, "validation": ValidationSettings}
+    return read_node(config, "tracin", TracInSettings, groups, "configs/signal/tracin.yaml")
 
 
 def check_against_actor(settings: TracInSettings, ppo_epochs: int, num_mini_batches: int) -> None:
@@ -145,21 +123,3 @@ def check_against_actor(settings: TracInSettings, ppo_epochs: int, num_mini_batc
             + " and ".join(problems)
             + "; or set tracin.one_pass=false"
         )
-
-
-def _build(kind: type, values: Any, where: str, problems: list[str]) -> Any:
-    """An object of the dataclass `kind`; its defaults, if `values` have problems, which are added to `problems`."""
-    known = [entry.name for entry in dataclasses.fields(kind)]
-    if not isinstance(values, dict):
-        problems.append(f"{where} must be a mapping of settings, got {values!r}: see configs/signal/tracin.yaml")
-        return kind()
-    unknown = [str(name) for name in values if name not in known]
-    for name in unknown:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {where}.{near[0]}?" if near else f"; known: {', '.join(known)}"
-        problems.append(f"{where}.{name} does not exist{hint}")
-    try:
-        return kind(**{name: value for name, value in values.items() if name in known})
-    except ValueError as error:
-        problems.append(f"{where}: {error}")
-        return kind()

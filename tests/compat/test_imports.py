@@ -70,6 +70,7 @@ PURE = [
     "verl_ext/sandbox/seccomp.py",
     "verl_ext/sandbox/server.py",
     "verl_ext/sandbox/syscall_tables.py",
+    "verl_ext/settings_node.py",
     "verl_ext/trainer_metrics.py",
 ]
 FORBIDDEN = ("ray", "verl", "vllm", "transfer_queue", "torch.distributed", "tensordict")
