@@ -26,7 +26,8 @@ def tracin_lab(labs: Any) -> Lab:
         "tracin.validation.k=16",
         "tracin.check_identity_every=1",
         "actor_rollout_ref.model.lora_rank=4",
-        "actor_rollout_ref.actor.optim.lr=3e-3",
+        # So small that the last of these steps still finds the policy of the first: mixed prompts, both signs.
+        "actor_rollout_ref.actor.optim.lr=1e-4",
         "algorithm.adv_estimator=grpo",
     )
 
@@ -117,12 +118,21 @@ def test_a_step_with_nothing_positive_updates_nothing(tracin_lab: Lab):
 
 
 def test_rows_that_leave_the_batch_leave_the_data_plane(tracin_lab: Lab):
+    def with_forty_positive_scores(trainer: Any) -> dict[str, Any]:
+        take = trainer._take_scores
+        signs = np.where(np.arange(NUM_ROWS) < 40, 1.0, -1.0)
+        trainer._take_scores = lambda batch, metrics: signs * (1.0 + abs(take(batch, metrics)))
+        try:
+            return _step(trainer)
+        finally:
+            del trainer._take_scores
+
     changes = {"tracin__selection__divisibility": "drop", "actor_rollout_ref__actor__ppo_mini_batch_size": 1}
     with tracin_lab.settings(**PLAIN, **changes):
-        metrics = tracin_lab.step()
+        metrics = tracin_lab.call(with_forty_positive_scores)
         stored, _, _ = tracin_lab.call(_names)
-    assert len(metrics["batch_keys"]) == metrics["tracin/num_selected"] < NUM_ROWS
-    assert len(metrics["batch_keys"]) % 16 == 0
+    # Whole mini-batches of 16 rows: 8 of the 40 are dropped.
+    assert len(metrics["batch_keys"]) == metrics["tracin/num_selected"] == 32
     # The prompts of the next step may be under way; of this step nothing is left.
     assert not stored & {record["key"] for record in _records(tracin_lab)}
 
@@ -198,6 +208,7 @@ def _step(trainer: Any) -> dict[str, Any]:
         trainer.on_step_begin()
         batch = trainer.step(metrics, trainer.timing_raw)
         trainer.on_step_end()
+    metrics["batch_keys"] = list(batch.keys)
     tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
     trainer.global_steps += 1
     return metrics
