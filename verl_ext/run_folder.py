@@ -32,6 +32,26 @@ class RunFolder:
         return self.path / "influence.jsonl"
 
     @property
+    def golden_entries(self) -> Path:
+        """Golden redaction's training entries: one JSON object a state; record_schema.py of the recipe describes it."""
+        return self.path / "golden_entries.jsonl"
+
+    @property
+    def golden_probes(self) -> Path:
+        """Pass rates of its probes: one JSON object a problem and share."""
+        return self.path / "golden_probes.jsonl"
+
+    @property
+    def golden_reference(self) -> Path:
+        """Log-probs of the golden solutions' tokens before its first update, by problem."""
+        return self.path / "golden_reference.json"
+
+    @property
+    def golden_tensors(self) -> Path:
+        """What its updates did to every weight tensor: one JSON object a measured update."""
+        return self.path / "golden_tensors.jsonl"
+
+    @property
     def summary(self) -> Path:
         """The finished run in a few numbers."""
         return self.path / "summary.json"

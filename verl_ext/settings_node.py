@@ -39,9 +39,7 @@ def read_node(
         raise ConfigError(f"{name} cannot be read: {error}") from None
     assert isinstance(container, dict)  # a DictConfig becomes one
     problems: list[str] = []
-    values: dict[str, Any] = {
-        str(key): tuple(value) if isinstance(value, list) else value for key, value in container.items()
-    }
+    values: dict[str, Any] = {str(key): value for key, value in container.items()}
     for group, group_kind in groups.items():
         if group in values:
             values[group] = _build(group_kind, values[group], f"{name}.{group}", problems, config_file)
@@ -61,8 +59,9 @@ def _build(kind: type, values: Any, where: str, problems: list[str], config_file
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {where}.{near[0]}?" if near else f"; known: {', '.join(known)}"
         problems.append(f"{where}.{name} does not exist{hint}")
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
-        return kind(**{name: value for name, value in values.items() if name in known})
+        return kind(**{name: value for name, value in given.items() if name in known})
     except ValueError as error:
         problems.append(f"{where}: {error}")
         return kind()

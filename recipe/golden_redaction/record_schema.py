@@ -27,6 +27,15 @@ and an action
     log_prob_after_engine      number|null   the same, as the serving engine gives it
     log_prob_reference         number|null   under the reference model; null: there is none
 
+An entry may also have
+
+    prompt_log_probs   {policy: [number|null], reference: [number|null]}   of the tokens of prompt_ids, before the
+                       update and under the weights that the run began with; null for the first
+
+and a rollout
+
+    outputs            [grid|null]   what the program returned for each pair that has a status
+
 A rollout's reward is null exactly if one of its statuses is infrastructure_error. Unknown fields are kept and not
 looked at, so that some can be added; a change of meaning is a new version.
 """

@@ -81,6 +81,7 @@ def make_entry(
     log_probs_after_trainer: Sequence[float] | np.ndarray | None = None,
     log_probs_after_engine: Sequence[float] | np.ndarray | None = None,
     log_probs_reference: Sequence[float] | np.ndarray | None = None,
+    prompt_log_probs: Mapping[str, Sequence[float | None]] | None = None,
 ) -> dict[str, Any]:
     """An entry of the schema from the arrays that the algorithm has; NaN becomes null.
 
@@ -89,6 +90,8 @@ def make_entry(
         credit: Of the same tokens.
         targets: (K,), NaN where the advantage is 0.
         log_probs_after_trainer, log_probs_after_engine, log_probs_reference: (K,) or None: not measured.
+
+        prompt_log_probs: Of the tokens of `prompt_ids`, see the schema; None: not measured.
 
     Raises:
         ValueError: if not everything is there for each of the K tokens.
@@ -114,7 +117,8 @@ def make_entry(
         {"token": int(token)} | {name: _plain(values[number]) for name, values in columns.items()}
         for number, token in enumerate(tokens)
     ]
-    return {
+    optional = {} if prompt_log_probs is None else {"prompt_log_probs": prompt_log_probs}
+    return optional | {
         "schema": SCHEMA_VERSION,
         "step": step,
         "weight_version": weight_version,

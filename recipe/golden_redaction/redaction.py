@@ -11,6 +11,11 @@ This is hysteresis twice: the band between the two thresholds, in which k rests,
 other kind (or in the band) starts anew. A visit without a label (every rollout met an infrastructure error) neither
 counts nor interrupts. A reward that was measured under another k than the present one is stale and changes nothing.
 
+Most tokens of a solution are decided: the policy gives the teacher token more than `decided_above`, every rollout
+begins with it, and there is nothing to compare. `settle` passes over such lengths, upwards after k grew and downwards
+after it shrank, to the nearest one whose token is undecided; the log-probs of a whole golden solution cost one forward.
+If all that is left above is decided, everything is hidden; if all below is, one token.
+
 The turn goes to the problem with the fewest visits, equal ones in an order drawn from (seed, number of visits, problem
 id). So problems are visited in epochs, each in an order of its own, and visits differ by at most one between problems
 (an excluded problem, such as one in flight, catches up). An order depends on nothing but the seed and the ids: a
@@ -21,7 +26,7 @@ P: problems.
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -39,6 +44,8 @@ class RedactionSettings:
         patience: Visits in a row on one side before k changes, at least 1.
         growth: Factor of a change, at least 1; 1: one token at a time.
         seed: Of the order of problems.
+        decided_above: Probability of the teacher token above which a length is passed over, in (0, 1); None: no length
+            is.
     """
 
     initial_k: int = 1
@@ -47,6 +54,7 @@ class RedactionSettings:
     patience: int = 1
     growth: float = 1.25
     seed: int = 0
+    decided_above: float | None = 0.98
 
     def __post_init__(self) -> None:
         for name, low in (("initial_k", 1), ("patience", 1), ("seed", 0)):
@@ -60,6 +68,8 @@ class RedactionSettings:
                 f"grow_above must be in (0, 1] and above shrink_below, got {self.grow_above} and {self.shrink_below}: "
                 "without a band between them k never rests"
             )
+        if self.decided_above is not None and (type(self.decided_above) is not float or not 0 < self.decided_above < 1):
+            raise ValueError(f"decided_above must be a number in (0, 1) or null, got {self.decided_above!r}: try 0.98")
         if not 1 <= self.growth < math.inf:
             raise ValueError(f"growth must be at least 1 (1: one token at a time), got {self.growth}")
 
@@ -79,13 +89,15 @@ class RedactedState:
 
 @dataclass(slots=True)
 class _Progress:
-    """Of one problem. `streak` counts visits in a row: above 0 high ones, below 0 low ones."""
+    """Of one problem. `streak` counts visits in a row: above 0 high ones, below 0 low ones. `is_falling`: k shrank at
+    its last change."""
 
     length: int
     k: int
     streak: int = 0
     visits: int = 0
     last_reward: float | None = None
+    is_falling: bool = False
 
 
 class RedactionController:
@@ -109,7 +121,7 @@ class RedactionController:
         self._problems = {
             problem: _Progress(length, min(settings.initial_k, length)) for problem, length in golden_lengths.items()
         }
-        self._counts = {"grown": 0, "shrunk": 0, "stale": 0, "unlabelled": 0}
+        self._counts = {"grown": 0, "shrunk": 0, "stale": 0, "unlabelled": 0, "passed_over": 0}
 
     def __len__(self) -> int:
         return len(self._problems)
@@ -133,6 +145,34 @@ class RedactionController:
         for problem in chosen:
             self._problems[problem].visits += 1
         return [RedactedState(problem, self._problems[problem].k) for problem in chosen]
+
+    def settle(self, state: RedactedState, golden_log_probs: Sequence[float]) -> RedactedState:
+        """The state to visit instead of one whose teacher token is decided; its length is the problem's k from then on.
+
+        Args:
+            state: From `next_states`.
+            golden_log_probs: (L,) log-probs of the golden tokens under the present policy, in nats.
+
+        Raises:
+            ValueError: if there is not one log-prob for each golden token.
+        """
+        progress, decided_above = self._progress(state.problem), self.settings.decided_above
+        if len(golden_log_probs) != progress.length:
+            raise ValueError(
+                f"expected a log-prob for each of the {progress.length} golden tokens of {state.problem}, got "
+                f"{len(golden_log_probs)}"
+            )
+        if decided_above is None:
+            return state
+        undecided = [k for k in range(1, progress.length + 1) if math.exp(golden_log_probs[-k]) <= decided_above]
+        if progress.is_falling:
+            k = max((k for k in undecided if k <= state.k), default=1)
+        else:
+            k = min((k for k in undecided if k >= state.k), default=progress.length)
+        self._counts["passed_over"] += abs(k - state.k)
+        if k != progress.k:
+            progress.k, progress.streak = k, 0
+        return RedactedState(state.problem, k)
 
     def observe(self, problem: str, k: int, state_reward: float | None) -> int:
         """Take in the state reward of a visit.
@@ -168,6 +208,7 @@ class RedactionController:
         else:
             changed = max(1, min(progress.k - 1, math.ceil(progress.k / settings.growth)))
         progress.streak = 0
+        progress.is_falling = changed < progress.k if changed != progress.k else progress.is_falling
         self._counts["grown"] += changed > progress.k
         self._counts["shrunk"] += changed < progress.k
         progress.k = changed
@@ -178,8 +219,8 @@ class RedactionController:
 
         `golden/k/mean|min|max` in tokens, `golden/k/share` (mean of k / L), `golden/k/share_complete` (problems whose
         whole solution is hidden), `golden/k/num_grown|num_shrunk|num_stale|num_unlabelled` (visits),
-        `golden/visits/min|max`, and `golden/state_reward/mean` of the last labelled visit of each problem (absent
-        before the first).
+        `golden/k/num_passed_over` (lengths), `golden/visits/min|max`, and `golden/state_reward/mean` of the last
+        labelled visit of each problem (absent before the first).
         """
         problems = list(self._problems.values())
         lengths = [progress.k for progress in problems]
@@ -232,7 +273,7 @@ class RedactionController:
                     f"had {progress.length}: resume with the same solutions and tokenizer, or start a new run"
                 )
         self._problems = {problem: saved[problem] for problem in self._problems}
-        self._counts = {name: int(state["counts"][name]) for name in self._counts}
+        self._counts = {name: int(state["counts"].get(name, 0)) for name in self._counts}
 
     def _progress(self, problem: str) -> _Progress:
         if problem not in self._problems:

@@ -1,8 +1,10 @@
 """The redaction controller: k moves as the rewards say and no further, every problem gets its turn, states survive."""
 
 import json
+import math
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -152,6 +154,55 @@ def test_a_resumed_controller_continues_as_if_nothing_had_happened(lengths, sett
     assert play(resumed, after) == play(straight, after)
 
 
+PROBABILITIES = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=40)
+
+
+@settings(deadline=None)
+@given(PROBABILITIES, st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=20), st.floats(0.5, 0.99))
+def test_decided_lengths_are_passed_over_in_the_direction_of_the_last_change(probabilities, rewards, decided_above):
+    length = len(probabilities)
+    controller = RedactionController({"a": length}, RedactionSettings(growth=1.0, decided_above=decided_above))
+    undecided = [k for k in range(1, length + 1) if math.exp(math.log(probabilities[-k])) <= decided_above]
+    is_falling = False
+    for reward in rewards:
+        state = controller.next_states(1)[0]
+        settled = controller.settle(state, [math.log(p) for p in probabilities])
+        lower, upper = [k for k in undecided if k <= state.k], [k for k in undecided if k >= state.k]
+        expected = (lower or [1])[-1] if is_falling else (upper or [length])[0]
+        assert settled.k == controller.k("a") == expected
+        after = controller.observe("a", settled.k, reward)
+        if after != settled.k:
+            is_falling = after < settled.k
+
+
+def test_every_undecided_length_is_visited_on_the_way_up():
+    # Golden tokens from the first to the last; k counts from the last.
+    probabilities = [0.5, 1.0, 0.6, 1.0, 1.0, 0.7, 1.0]
+    controller = RedactionController({"a": 7}, RedactionSettings(growth=1.0))
+    visited = []
+    for _ in range(5):
+        state = controller.settle(controller.next_states(1)[0], np.log(probabilities).tolist())
+        visited.append(state.k)
+        controller.observe("a", state.k, 1.0)
+    assert visited == [2, 5, 7, 7, 7]
+    assert controller.metrics()["golden/k/num_passed_over"] == 1 + 2 + 1
+
+
+def test_without_a_threshold_no_length_is_passed_over():
+    controller = RedactionController({"a": 3}, RedactionSettings(decided_above=None))
+    state = controller.next_states(1)[0]
+    assert controller.settle(state, [0.0, 0.0, 0.0]) == state
+
+
+def test_a_streak_does_not_outlive_a_length_that_is_passed_over():
+    controller = RedactionController({"a": 4}, RedactionSettings(patience=2, growth=1.0))
+    controller.next_states(1)
+    controller.observe("a", 1, 1.0)
+    settled = controller.settle(controller.next_states(1)[0], np.log([0.5, 0.5, 0.5, 1.0]).tolist())
+    assert settled.k == 2
+    assert controller.observe("a", 2, 1.0) == 2
+
+
 def test_metrics():
     controller = RedactionController({"a": 2, "b": 8}, RedactionSettings(initial_k=2, growth=1))
     assert "golden/state_reward/mean" not in controller.metrics()
@@ -163,7 +214,8 @@ def test_metrics():
     assert controller.metrics() == {
         "golden/k/mean": 2, "golden/k/min": 1, "golden/k/max": 3, "golden/k/share": (1 / 2 + 3 / 8) / 2,
         "golden/k/share_complete": 0, "golden/k/num_grown": 1, "golden/k/num_shrunk": 1, "golden/k/num_stale": 0,
-        "golden/k/num_unlabelled": 1, "golden/visits/min": 0, "golden/visits/max": 1, "golden/state_reward/mean": 0.25,
+        "golden/k/num_unlabelled": 1,
+        "golden/k/num_passed_over": 0, "golden/visits/min": 0, "golden/visits/max": 1, "golden/state_reward/mean": 0.25,
     }  # fmt: skip
 
 
@@ -196,12 +248,14 @@ def test_misuse_is_refused():
         controller.k("z")
     with pytest.raises(ValueError, match="count must be at least 0"):
         controller.next_states(-1)
+    with pytest.raises(ValueError, match="each of the 1 golden tokens of a, got 2"):
+        controller.settle(controller.next_states(1)[0], [-1.0, -1.0])
 
 
 @pytest.mark.parametrize(
     "setting",
     [{"initial_k": 0}, {"patience": 0}, {"patience": True}, {"seed": -1}, {"grow_above": 1.1}, {"grow_above": 0.25},
-     {"growth": 0.9}, {"growth": float("inf")}, {"growth": "fast"}],
+     {"growth": 0.9}, {"growth": float("inf")}, {"growth": "fast"}, {"decided_above": 1.0}, {"decided_above": 1}],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(ValueError, match=f"{next(iter(setting))} must be .*got"):

@@ -8,9 +8,10 @@ import ray
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
 from verl_ext.cpu.engine_resources import EngineResources
+from verl_ext.serving import TokenServing
 
 
-class CPUvLLMHttpServer(vLLMHttpServer):
+class CPUvLLMHttpServer(TokenServing, vLLMHttpServer):
     """Reports the health of its engine; loads weights through the CPU worker extension."""
 
     _weight_update_error: str | None = None

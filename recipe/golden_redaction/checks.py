@@ -1,0 +1,103 @@
+"""What golden redaction asks of the rest of a configuration and of its data; checked before Ray starts."""
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from data_preprocess.row_report import reasons
+from recipe.golden_redaction.problems import Problem, read_problems
+from recipe.golden_redaction.record_schema import RecordError
+from recipe.golden_redaction.records import warm_start
+from recipe.golden_redaction.sandbox import make_executor
+from recipe.golden_redaction.settings import GoldenSettings, read_settings
+from verl_ext import launch
+from verl_ext.errors import ConfigError
+from verl_ext.sandbox.policy import SandboxUnavailableError
+
+
+def check_config(config: DictConfig) -> GoldenSettings:
+    """Read `config.golden` and refuse what cannot work with it.
+
+    Raises:
+        ConfigError: names every problem found, with what to change.
+    """
+    settings = read_settings(config)
+    launch.resolve_paths(config, "golden.records.warm_start", "data.train_files", "actor_rollout_ref.model.path")
+    problems = _problems(config)
+    if problems:
+        raise ConfigError("golden redaction does not go with this configuration:\n  - " + "\n  - ".join(problems))
+    _check_tasks(config, settings)
+    if settings.records.warm_start is not None:
+        try:
+            warm_start(Path(config.golden.records.warm_start), settings.records.max_staleness)
+        except RecordError as error:
+            raise ConfigError(f"golden.records.warm_start: {error}") from None
+    try:
+        make_executor(settings.sandbox).close()
+    except SandboxUnavailableError as error:
+        raise ConfigError(f"golden.sandbox: {error}") from None
+    return settings
+
+
+def data_files(config: DictConfig) -> list[str]:
+    """`data.train_files` as a list."""
+    files = config.data.train_files
+    return [files] if isinstance(files, str) else list(files)
+
+
+def _problems(config: DictConfig) -> list[str]:
+    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
+    problems = []
+    if (rollout.temperature, rollout.top_p, rollout.top_k) != (1.0, 1.0, -1):
+        problems.append(
+            "states and rollouts are samples of the policy itself: set rollout.temperature=1.0, top_p=1.0, top_k=-1, "
+            f"got {rollout.temperature}, {rollout.top_p} and {rollout.top_k}"
+        )
+    if rollout.name != "vllm":
+        problems.append(f"the log-probs of given tokens are asked of vLLM: set rollout.name=vllm, got {rollout.name}")
+    if actor.strategy != "fsdp2":
+        problems.append(f"actor_rollout_ref.actor.strategy must be fsdp2, got {actor.strategy}: set it to fsdp2")
+    sequence_parallel = max(
+        actor.get("ulysses_sequence_parallel_size") or 1, actor.fsdp_config.get("ulysses_sequence_parallel_size") or 1
+    )
+    if sequence_parallel > 1:
+        problems.append("a rank must see whole states: set actor.ulysses_sequence_parallel_size=1")
+    if config.actor_rollout_ref.model.get("use_fused_kernels", False):
+        problems.append("fused kernels make no logits, which tokens are read from: set model.use_fused_kernels=false")
+    if str(actor.fsdp_config.get("dtype", "")) in ("fp16", "float16"):
+        problems.append("float16 with a gradient scaler is not supported: set actor.fsdp_config.dtype to bfloat16")
+    if config.golden.reference != actor.use_kl_loss:
+        problems.append(
+            "verl builds a reference policy only with actor.use_kl_loss=true (its KL loss itself is not used here): "
+            f"set it to {str(config.golden.reference).lower()}, as golden.reference is"
+        )
+    return problems
+
+
+def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
+    from transformers import AutoConfig
+    from verl.utils.tokenizer import hf_tokenizer
+
+    path = config.actor_rollout_ref.model.path
+    try:
+        tokenizer, model = hf_tokenizer(path), AutoConfig.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"actor_rollout_ref.model.path={path}: no model with a tokenizer there ({str(error).splitlines()[0]})"
+        ) from None
+    problems, counts = read_problems(data_files(config), tokenizer, settings.limits)
+    print(f"{len(problems)} problems ({reasons(counts)}), {_range(problems)}")
+    needed = max(len(problem.prompt_ids) + len(problem.golden_ids) for problem in problems) + settings.max_new_tokens
+    given = config.actor_rollout_ref.rollout.max_model_len or model.max_position_embeddings
+    if needed > given:
+        raise ConfigError(
+            f"the longest prompt and golden solution with golden.max_new_tokens={settings.max_new_tokens} take "
+            f"{needed} tokens, but the engine's context has {given}: lower max_new_tokens, set "
+            "golden.limits.max_prompt_tokens, or raise rollout.max_model_len"
+        )
+
+
+def _range(problems: list[Problem]) -> str:
+    prompts = [len(problem.prompt_ids) for problem in problems]
+    golden = [len(problem.golden_ids) for problem in problems]
+    return f"prompts of {min(prompts)} to {max(prompts)} tokens, golden solutions of {min(golden)} to {max(golden)}"

@@ -1,0 +1,23 @@
+"""Golden redaction: reinforcement learning on single tokens of ARC solutions whose tail is hidden.
+
+python -m recipe.golden_redaction.main data.train_files=… actor_rollout_ref.model.path=…
+python -m recipe.golden_redaction.main --config-name golden_redaction_cpu        # the demo, on a CPU
+"""
+
+import hydra
+from omegaconf import DictConfig
+
+from recipe.golden_redaction.checks import check_config
+from verl_ext import launch
+from verl_ext.train import train
+
+
+@hydra.main(config_path="../../configs", config_name="golden_redaction", version_base=None)
+def main(config: DictConfig) -> None:
+    """Entry point of the command line."""
+    with launch.people_errors():
+        train(config, check_config, "Golden redaction")
+
+
+if __name__ == "__main__":
+    main()

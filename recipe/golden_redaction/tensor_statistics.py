@@ -1,0 +1,61 @@
+"""What one update did to each weight tensor. Torch; a sharded tensor's own operations do the communication.
+
+In low precision an update can be lost: a weight of 1 in bfloat16 does not see a change below 1/256. So for every
+trainable tensor
+
+    grad_norm          norm of its gradient, after clipping
+    update_to_weight   norm of its change / norm of its values before
+    changed_share      share of its values that are another number in the serving dtype than before
+"""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+
+NAMES = ("grad_norm", "update_to_weight", "changed_share")
+
+
+class UpdateStatistics:
+    """Takes a copy of the weights; `after_update` compares. Costs the memory of the trainable weights meanwhile.
+
+    Args:
+        parameters: Names and tensors (plain or DTensor); those without a gradient are left out.
+        serving_dtype: What the rollout engine computes in.
+    """
+
+    def __init__(self, parameters: Iterable[tuple[str, torch.nn.Parameter]], serving_dtype: torch.dtype) -> None:
+        self._parameters = {name: parameter for name, parameter in parameters if parameter.grad is not None}
+        self._before = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+        self._dtype = serving_dtype
+
+    def after_update(self) -> dict[str, dict[str, float]]:
+        """The statistics by tensor; call it before the gradients are cleared, on all ranks."""
+        statistics = {}
+        for name, parameter in self._parameters.items():
+            before, after = self._before[name], parameter.detach()
+            weight = _norm(before)
+            change = _norm(after.float() - before.float())
+            changed = (after.to(self._dtype) != before.to(self._dtype)).float().mean()
+            values = (_norm(parameter.grad), change / weight if weight else 0.0, _number(changed))
+            statistics[name] = dict(zip(NAMES, values, strict=True))
+        return statistics
+
+
+def statistics_metrics(statistics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Over the tensors of one update: `golden/tensors/{statistic}/mean|min|max`; nothing without tensors."""
+    metrics = {}
+    for name in NAMES if statistics else ():
+        values = [tensor[name] for tensor in statistics.values()]
+        for kind, value in (("mean", sum(values) / len(values)), ("min", min(values)), ("max", max(values))):
+            metrics[f"golden/tensors/{name}/{kind}"] = value
+    return metrics
+
+
+def _norm(tensor: torch.Tensor | None) -> float:
+    assert tensor is not None
+    return _number(torch.linalg.vector_norm(tensor.float()))
+
+
+def _number(tensor: torch.Tensor) -> float:
+    whole = getattr(tensor, "full_tensor", None)
+    return float(whole() if whole is not None else tensor)

@@ -1,0 +1,229 @@
+"""The actor's part: log-probs of a state's tokens, and the update that moves them. Adapter to verl's workers.
+
+States are a few thousand numbers, so every rank gets all of them and takes its part; what comes back are log-probs.
+W ranks: FSDP averages gradients over the ranks, so a rank's part of the loss is multiplied by W.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from verl.single_controller.base.decorator import Dispatch, register
+from verl.utils.device import get_device_id, get_device_name
+from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+
+from recipe.golden_redaction.forward import next_token_logits, plan_micro_batches
+from recipe.golden_redaction.loss import target_loss, token_log_probs
+from recipe.golden_redaction.tensor_statistics import UpdateStatistics
+from verl_ext.errors import ConfigError
+
+# What transformers calls the attention of a layer.
+ATTENTION_NAMES = ("self_attn", "attention", "attn")
+
+
+@dataclass(frozen=True)
+class StateTokens:
+    """A state and the tokens that are asked about.
+
+    Attributes:
+        ids: Token ids of the state.
+        tokens: K token ids, all different.
+    """
+
+    ids: tuple[int, ...]
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LabelledState(StateTokens):
+    """A state to train on.
+
+    Attributes:
+        targets: K target log-probs in nats; NaN without a label.
+        advantages: K numbers in {+1, 0, -1}.
+        weights: K weights in the loss; see `targets.token_weights`.
+    """
+
+    targets: tuple[float, ...]
+    advantages: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class RankLogProbs:
+    """Of the states that one rank has computed.
+
+    Attributes:
+        log_probs: K log-probs in nats, by index of the state.
+        hidden_norms: See `forward.next_token_logits`, averaged over the rank's micro-batches; empty if not asked for.
+    """
+
+    log_probs: dict[int, list[float]]
+    hidden_norms: list[float]
+
+
+@dataclass(frozen=True)
+class RankUpdate:
+    """Of one mini-batch on one rank.
+
+    Attributes:
+        loss: This rank's part; the ranks' sum is the loss in nats.
+        grad_norm: Of the whole gradient, before clipping.
+        statistics: Of every trainable tensor; empty if not asked for.
+    """
+
+    loss: float
+    grad_norm: float
+    statistics: dict[str, dict[str, float]]
+
+
+class TokenTrainingWorker(TrainingWorker):
+    """verl's training worker with `state_log_probs` and `train_states`."""
+
+    def compute_attention_in(self, dtype: torch.dtype) -> None:
+        """Run every attention module, its projections included, in `dtype` while the rest keeps its own.
+
+        Raises:
+            ConfigError: if the model has no module that is called like one.
+        """
+        modules = [
+            module for name, module in self.engine.module.named_modules() if name.rpartition(".")[2] in ATTENTION_NAMES
+        ]
+        if not modules:
+            names = " or ".join(ATTENTION_NAMES)
+            raise ConfigError(f"golden.attention_dtype: no module of the model is called {names}")
+        for module in modules:
+            module.forward = _in_dtype(module.forward, dtype)
+
+    def state_log_probs(
+        self, states: Sequence[StateTokens], without_adapter: bool, with_hidden_norms: bool
+    ) -> RankLogProbs:
+        """Log-probs of this rank's part of the states; one forward a state."""
+        log_probs: dict[int, list[float]] = {}
+        norms = []
+        adapter: AbstractContextManager[Any] = self.engine.disable_adapter() if without_adapter else nullcontext()
+        with self.engine.eval_mode(), adapter, torch.no_grad(), self._autocast():
+            for part in self._my_parts(states, self.engine_config.infer_max_token_len_per_gpu):
+                logits_SV, norms_L = next_token_logits(
+                    self.engine.module, _ids(states, part), self._device, with_hidden_norms
+                )
+                if norms_L is not None:
+                    norms.append(norms_L)
+                if part:
+                    values = token_log_probs(logits_SV, *_rows(states, part, self._device)).tolist()
+                    for index in part:
+                        log_probs[index] = [values.pop(0) for _ in states[index].tokens]
+        return RankLogProbs(log_probs, torch.stack(norms).mean(dim=0).tolist() if norms else [])
+
+    def train_states(
+        self, mini_batches: Sequence[Sequence[LabelledState]], serving_dtype: torch.dtype | None
+    ) -> list[RankUpdate]:
+        """One optimizer step a mini-batch, one forward and backward a state, one step of the learning-rate schedule.
+
+        Args:
+            mini_batches: Each with at least one labelled token: a gradient of 0 would still move the weights, by
+                momentum and weight decay.
+            serving_dtype: For the statistics of tensors; None: none.
+        """
+        updates = []
+        with self.engine.train_mode():
+            for states in mini_batches:
+                self.engine.optimizer_zero_grad()
+                parts = self._my_parts(states, self.engine_config.max_token_len_per_gpu)
+                loss = sum(self._backward(states, part) for part in parts)
+                statistics = None
+                if serving_dtype is not None:
+                    statistics = UpdateStatistics(self.engine.module.named_parameters(), serving_dtype)
+                grad_norm = float(self.engine.optimizer_step())
+                after = statistics.after_update() if statistics is not None else {}
+                updates.append(RankUpdate(loss, grad_norm, after))
+            self.engine.lr_scheduler_step()
+        return updates
+
+    def _backward(self, states: Sequence[LabelledState], part: Sequence[int]) -> float:
+        with self._autocast():
+            logits_SV, _ = next_token_logits(self.engine.module, _ids(states, part), self._device)
+        if not part:  # the collectives of FSDP's backward still need this rank
+            (logits_SV.sum() * 0.0).backward()
+            return 0.0
+        log_probs_M = token_log_probs(logits_SV, *_rows(states, part, self._device))
+        chosen = [states[index] for index in part]
+        loss = target_loss(
+            log_probs_M,
+            self._column([state.targets for state in chosen], torch.float32),
+            self._column([state.advantages for state in chosen], torch.int64),
+            self._column([state.weights for state in chosen], torch.float32),
+        )
+        (loss * self.engine.get_data_parallel_size()).backward()
+        return loss.item()
+
+    def _my_parts(self, states: Sequence[StateTokens], max_tokens: int) -> Iterator[list[int]]:
+        lengths = [len(state.ids) for state in states]
+        rank, num_ranks = self.engine.get_data_parallel_rank(), self.engine.get_data_parallel_size()
+        for parts in plan_micro_batches(lengths, num_ranks, max_tokens):
+            yield parts[rank]
+
+    def _column(self, values: Sequence[Sequence[float]], dtype: torch.dtype) -> torch.Tensor:
+        return torch.tensor([value for row in values for value in row], dtype=dtype, device=self._device)
+
+    @property
+    def _device(self) -> Any:
+        return get_device_id()
+
+    @contextmanager
+    def _autocast(self) -> Iterator[None]:
+        # As verl's own forward_step does it.
+        dtype = self.engine._autocast_dtype
+        with nullcontext() if dtype == torch.float32 else torch.autocast(get_device_name(), dtype=dtype):
+            yield
+
+
+def _ids(states: Sequence[StateTokens], part: Sequence[int]) -> list[tuple[int, ...]]:
+    # A rank without a state of its own takes part with the shortest.
+    return [states[index].ids for index in part] or [min((state.ids for state in states), key=len)]
+
+
+def _rows(states: Sequence[StateTokens], part: Sequence[int], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = [row for row, index in enumerate(part) for _ in states[index].tokens]
+    tokens = [token for index in part for token in states[index].tokens]
+    return torch.tensor(rows, device=device), torch.tensor(tokens, device=device)
+
+
+def _in_dtype(forward: Any, dtype: torch.dtype) -> Any:
+    @functools.wraps(forward)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(get_device_name(), dtype=dtype):
+            return forward(*args, **kwargs)
+
+    return wrapped
+
+
+class GoldenWorker(ActorRolloutRefWorker):
+    """verl's hybrid worker over `TokenTrainingWorker`; see there for what the calls do."""
+
+    actor_worker_cls = TokenTrainingWorker
+    ref_worker_cls = TokenTrainingWorker
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def compute_attention_in(self, dtype: torch.dtype) -> None:
+        for worker in filter(None, (self.actor, self.ref)):
+            worker.compute_attention_in(dtype)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def state_log_probs(self, states: Sequence[StateTokens], with_hidden_norms: bool = False) -> RankLogProbs:
+        return self.actor.state_log_probs(states, without_adapter=False, with_hidden_norms=with_hidden_norms)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def reference_log_probs(self, states: Sequence[StateTokens]) -> RankLogProbs:
+        """Of the reference policy: verl's reference worker, or with LoRA the actor without its adapter."""
+        worker = self.actor if self.ref is None else self.ref
+        return worker.state_log_probs(states, without_adapter=self.ref is None, with_hidden_norms=False)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def train_states(
+        self, mini_batches: Sequence[Sequence[LabelledState]], serving_dtype: torch.dtype | None
+    ) -> list[RankUpdate]:
+        return self.actor.train_states(mini_batches, serving_dtype)

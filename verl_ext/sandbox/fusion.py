@@ -1,0 +1,226 @@
+"""Programs on a server of Sandbox Fusion, through verl's client: for machines without the sandbox of `pool.py`.
+
+Each program and pair is one call of the server's run_code. What is sent is the program with a harness behind it and,
+as its standard input, the input grid in JSON; the harness calls `solve` and prints the result. The expected output is
+never sent: results are read and compared here.
+
+What this does not protect against:
+
+- The program is in the harness's process and can print what it likes in its place. It then forges its own answer,
+  which is compared like any other.
+- Everything else (files, network, neighbours, whether a program outlives its call) is the isolation of the server,
+  which this module knows nothing about: read how the server was started, and do not run it on the trainer's machine.
+- A program that breaks its server makes an infrastructure error of itself, and so escapes its label. Sandbox Fusion
+  keeps the first MiB of what a program prints; a server that sends more is read into this process's memory as a whole.
+- The server keeps time on the clock alone: a crowded one turns slow programs into timeouts.
+
+Source: bytedance/SandboxFusion, sandbox/server/sandbox_api.py and sandbox/runners/base.py;
+verl.utils.reward_score.sandbox_fusion.
+"""
+
+import inspect
+import json
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from verl_ext.sandbox.policy import LAYERS, SandboxPolicy, SandboxUnavailableError
+from verl_ext.sandbox.protocol import MAX_DETAIL_BYTES, MAX_SIDE, grid_problem, parse_grid
+from verl_ext.sandbox.results import Execution, Grid, Pair, ProgramResult, Status, judge
+
+DEFAULT_WORKERS = 64  # as verl's reward.sandbox_fusion.max_concurrent
+
+# Runs in a namespace of its own, where the program's global names (it may call one `list`) mean nothing.
+_HARNESS = f"""
+import __main__, json, os, sys
+MAX_SIDE = {MAX_SIDE}
+{inspect.getsource(grid_problem)}
+if "solve" not in __main__.__dict__:
+    sys.exit("the program defines no function solve(input_grid)")
+output = __main__.__dict__["solve"](json.load(sys.stdin))
+problem = grid_problem(output)
+sys.stdout.flush()
+data = ("\\n" + NONCE + ("I" + problem if problem else "G" + repr(output).replace(" ", "")) + "\\n").encode()
+while data:
+    data = data[os.write(1, data):]
+os._exit(0)
+"""
+_SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
+_MAX_ANSWER = 2 * MAX_SIDE * (MAX_SIDE + 1) + MAX_DETAIL_BYTES
+_IDENTITY = "def solve(input_grid):\n    return input_grid\n"
+
+
+class SandboxFusionExecutor:
+    """An `Executor` over the run_code API of a Sandbox Fusion server.
+
+        with SandboxFusionExecutor("http://HOST:8080/run_code") as executor:
+            (result,) = executor.check_many([(program, [Pair(input_grid, expected_grid)])])
+
+    Args:
+        url: Of run_code.
+        policy: `wall_seconds`, `memory_mib` (of the whole process, interpreter included), `output_bytes` and
+            `source_bytes` are used; processor time and layers are the server's business.
+        workers: Calls at the same time.
+
+    Attributes:
+        counts: How many executions ended with each status, infrastructure errors included.
+
+    Raises:
+        SandboxUnavailableError: At once, if the server does not run a program that returns its input.
+    """
+
+    def __init__(self, url: str, policy: SandboxPolicy | None = None, workers: int = DEFAULT_WORKERS) -> None:
+        from verl.utils.reward_score.sandbox_fusion.utils import call_sandbox_api
+
+        if workers < 1:
+            raise ValueError(f"expected workers of at least 1, got {workers}")
+        self._call_api = call_sandbox_api
+        self._url = url
+        self._policy = policy or SandboxPolicy()
+        self._isolation = dict.fromkeys(LAYERS, "unknown: left to the Sandbox Fusion server")
+        self._lock = threading.Lock()
+        self.counts: Counter[Status] = Counter()
+        first = self.run(_IDENTITY, [[1]])
+        if first.grid != [[1]]:
+            raise SandboxUnavailableError(
+                f"{url} did not run a program that returns its input ({first.status}: {first.detail}). Give the "
+                "address of a Sandbox Fusion server's run_code, such as http://HOST:8080/run_code"
+            )
+        self.counts.clear()
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="sandbox_fusion")
+
+    @property
+    def isolation(self) -> Mapping[str, str]:
+        """Each layer with the remark that nothing is known of it."""
+        return self._isolation
+
+    def run(self, program: str, input_grid: Grid) -> Execution:
+        """Run `solve(input_grid)` of the program on the server. Its `ok` is a valid grid, compared with nothing.
+
+        Raises:
+            ValueError: If the input is no grid: that is the caller's mistake.
+        """
+        execution = self._run(program, input_grid)
+        self._count(execution)
+        return execution
+
+    def check_many(
+        self, jobs: Iterable[tuple[str, Sequence[Pair]]], stop_at_first_failure: bool = False
+    ) -> list[ProgramResult]:
+        """See `Executor`; `workers` programs at a time, each on one pair after another."""
+        return list(self._threads.map(lambda job: self._check(job[0], job[1], stop_at_first_failure), jobs))
+
+    def close(self) -> None:
+        """Wait for the calls that are going, start no other."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check(self, program: str, pairs: Sequence[Pair], stop_at_first_failure: bool) -> ProgramResult:
+        executions = []
+        for pair in pairs:
+            executions.append(judge(self._run(program, pair.input), pair.output))
+            self._count(executions[-1])
+            if stop_at_first_failure and executions[-1].status is not Status.OK:
+                break
+        return ProgramResult(tuple(executions))
+
+    def _count(self, execution: Execution) -> None:
+        with self._lock:
+            self.counts[execution.status] += 1
+
+    def _run(self, program: str, input_grid: Grid) -> Execution:
+        problem = grid_problem(input_grid)
+        if problem:
+            raise ValueError(f"input_grid: {problem}")
+        source = program.encode("utf-8", "replace")
+        if len(source) > self._policy.source_bytes:
+            detail = f"the program has {len(source)} bytes, allowed are {self._policy.source_bytes}"
+            return Execution(Status.FORBIDDEN, detail=detail, isolation=self._isolation)
+        nonce = secrets.token_hex(16)
+        # The server's limits are floats, whatever verl's annotations say.
+        response, error = self._call_api(
+            self._url,
+            code=_with_harness(source.decode("utf-8"), nonce),
+            stdin=json.dumps(input_grid),
+            compile_timeout=self._policy.wall_seconds,  # pyright: ignore[reportArgumentType]
+            run_timeout=self._policy.wall_seconds,  # pyright: ignore[reportArgumentType]
+            memory_limit_mb=self._policy.memory_mib,
+            language="python",
+        )
+        if error is not None:
+            return Execution(Status.INFRASTRUCTURE_ERROR, detail=_short(error), isolation=self._isolation)
+        return replace(read_response(response, nonce, self._policy.output_bytes), isolation=self._isolation)
+
+
+def read_response(response: Any, nonce: str, output_bytes: int) -> Execution:
+    """What an answer of run_code says about the program; an answer that says nothing is an infrastructure error.
+
+    Args:
+        response: The answer's JSON.
+        nonce: Stands before the result in what the program printed.
+        output_bytes: What the program may print.
+    """
+    result = response.get("run_result") if isinstance(response, dict) else None
+    compiled = response.get("compile_result") if isinstance(response, dict) else None
+    if isinstance(response, dict) and response.get("status") == "Failed" and isinstance(compiled, dict):
+        # Python has no such step in Sandbox Fusion; a server that has one says all it can with it.
+        if compiled.get("status") == "TimeLimitExceeded":
+            return Execution(Status.TIMEOUT, detail="compiling was over the server's time limit")
+        if compiled.get("status") == "Finished" and compiled.get("return_code") != 0:
+            return Execution(Status.SYNTAX_ERROR, detail=_short(str(compiled.get("stderr") or "")))
+    # A run's own status `Error` is an exception in the server (runners/base.py), not one of the program.
+    if not isinstance(result, dict) or response.get("status") not in ("Success", "Failed"):
+        said = response.get("message") if isinstance(response, dict) else response
+        return Execution(Status.INFRASTRUCTURE_ERROR, detail=_short(f"the server gave no result: {said}"))
+    if result.get("status") == "TimeLimitExceeded":
+        return Execution(Status.TIMEOUT, detail="over the server's time limit")
+    code = result.get("return_code")
+    if result.get("status") != "Finished" or type(code) is not int:
+        return Execution(Status.INFRASTRUCTURE_ERROR, detail=_short(f"the server gave no result: {result}"))
+    stdout, stderr = str(result.get("stdout") or ""), str(result.get("stderr") or "")
+    before, found, answer = stdout.rpartition(nonce)
+    printed = before if found else stdout
+    status, detail, grid = _end(code, stderr, answer if found else None)
+    if len(printed) + len(stderr) > output_bytes:
+        status, detail, grid = Status.OUTPUT_LIMIT, f"printed more than {output_bytes} bytes", None
+    return Execution(status, grid=grid, detail=_short(detail), printed=printed[:output_bytes])
+
+
+def _end(code: int, stderr: str, answer: str | None) -> tuple[Status, str, Grid | None]:
+    """Status, detail and grid of a program that ended with this exit code and, or not, an answer."""
+    if answer is not None and code == 0:
+        kind, body = answer[:1], answer[1:_MAX_ANSWER].strip()
+        grid = parse_grid(body.encode("ascii", "replace")) if kind == "G" else None
+        if grid is not None:
+            return Status.OK, "", grid
+        return Status.INVALID_OUTPUT, body if kind == "I" else "no grid", None
+    if code < 0 or code > 128:  # a shell in between adds 128 to the signal
+        return Status.KILLED, f"ended by signal {-code if code < 0 else code - 128}", None
+    last = stderr.strip().rpartition("\n")[2]
+    if last.startswith("MemoryError"):
+        return Status.MEMORY, last, None
+    if last.startswith(_SYNTAX_ERRORS) and "Traceback (most recent call last)" not in stderr:
+        return Status.SYNTAX_ERROR, last, None
+    return Status.RUNTIME_ERROR, last or "ended without an answer", None
+
+
+def _with_harness(program: str, nonce: str) -> str:
+    # One line: whatever a program ends in (an open bracket or string, a deeper block) makes an error of it or nothing.
+    # The empty line before it ends a line that ends in a backslash.
+    return f"{program}\n\n__import__('builtins').exec({_HARNESS!r}, {{'NONCE': {nonce!r}}})\n"
+
+
+def _short(text: str) -> str:
+    return text[:MAX_DETAIL_BYTES]
