@@ -17,6 +17,8 @@ is given: arc_agi_1_training.parquet and so on. The prompt has the instruction a
 Overlap: every two files are compared, by task id and by the pairs. With --drop_overlap a training file loses what an
 evaluation file has, and ARC-AGI-2's training file what ARC-AGI-1's has; evaluation files stay whole. Tasks are compared
 before any limit of size.
+
+--tasks id,id keeps these tasks only, in whichever of the files they are.
 """
 
 import argparse
@@ -69,6 +71,28 @@ def drop_overlap(
             if len(stay) < len(kept[loser]):
                 counts[loser][f"also in {winner}"] += len(kept[loser]) - len(stay)
             kept[loser] = stay
+    return kept
+
+
+def keep_named(
+    collections: Mapping[str, Sequence[Task]], names: Sequence[str], counts: Mapping[str, Counter[str]]
+) -> dict[str, list[Task]]:
+    """The collections with no tasks but those named; `counts` gets how many went.
+
+    Raises:
+        SourceError: A name is in none of the collections.
+    """
+    known = {task.id for tasks in collections.values() for task in tasks}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SourceError(
+            f"--tasks: {', '.join(unknown)} not among the {len(known):,} tasks of the given files. Expected ids with "
+            "commas between them."
+        )
+    kept = {file: [task for task in tasks if task.id in set(names)] for file, tasks in collections.items()}
+    for file, tasks in collections.items():
+        if len(kept[file]) < len(tasks):
+            counts[file]["not in --tasks"] += len(tasks) - len(kept[file])
     return kept
 
 
@@ -125,6 +149,8 @@ def prepare(args: argparse.Namespace) -> None:
     found = overlaps(collections)
     if args.drop_overlap:
         collections = {**drop_overlap(collections, counts)}
+    if args.tasks is not None:
+        collections = {**keep_named(collections, args.tasks.split(","), counts)}
     tokenizer = _load_tokenizer(args.tokenizer) if args.tokenizer else None
     limits = SizeLimits(max_cells=args.max_cells, max_prompt_tokens=args.max_prompt_tokens)
     rows = {}
@@ -136,7 +162,9 @@ def prepare(args: argparse.Namespace) -> None:
             within = [by_id[task.id] for task in drawn]
             counts[name]["not drawn (--max_rows)"] = len(others)
         if not within:
-            raise SourceError(f"{given[name]}: no task is left ({reasons(counts[name])}). Raise the limits.")
+            raise SourceError(
+                f"{given[name]}: no task is left ({reasons(counts[name])}). Raise the limits, or leave this file out."
+            )
         rows[name] = within
     for name, within in rows.items():  # nothing is written before everything is known to be fine
         path = args.local_save_dir / f"{data_source(name)}_{split_name(name)}.parquet"
@@ -179,6 +207,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help="collection: .json, .json.gz or a folder")
     parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the parquet files")
     parser.add_argument("--tokenizer", help="folder or hub name of the model whose tokenizer makes prompt_ids")
+    parser.add_argument("--tasks", metavar="ID,ID", help="keep only these tasks")
     parser.add_argument("--max_cells", type=int, help="leave out tasks with more cells in their examples")
     parser.add_argument("--max_prompt_tokens", type=int, help="leave out longer prompts; needs --tokenizer")
     parser.add_argument("--drop_overlap", action="store_true", help="leave shared tasks out of the training files")

@@ -7,7 +7,8 @@ from verl_ext.run_folder import RunFolder
 # Phases of a step as a person thinks of them, by verl's timer names.
 PHASES = {
     "generation": ("gen", "tracin_rollouts"),
-    "log-probs": ("old_log_prob", "ref", "values"),
+    "sandbox": ("sandbox",),
+    "log-probs": ("old_log_prob", "ref", "values", "log_prob_after", "settle", "engine_before", "engine_after"),
     "influence": ("tracin_validation", "tracin_scoring"),
     "update": ("update_actor", "update_critic"),
     "weight sync": ("update_weights",),
@@ -28,6 +29,8 @@ def format_summary(summary: dict[str, Any], folder: RunFolder) -> str:
     before, after = summary["val_accuracy_before"], summary["val_accuracy_after"]
     if before is not None and after is not None:
         rows.append(("validation accuracy", f"{before:.3f} -> {after:.3f}  ({100 * (after - before):+.1f} points)"))
+    # What a recipe adds, in its own words.
+    rows += [(name, text) for name, text in summary.get("findings", [])]
     generated, trained = summary["rollouts_generated"], summary["rollouts_trained"]
     rows += [
         ("RL steps", f"{summary['global_steps']}"),
@@ -37,7 +40,8 @@ def format_summary(summary: dict[str, Any], folder: RunFolder) -> str:
     if summary.get("rollouts_avoided"):
         rows.append(("rollouts avoided", f"{summary['rollouts_avoided']:,}  (on prompts that teach nothing)"))
     total = summary["seconds"]
-    phases = ", ".join(f"{phase} {100 * s / total:.0f} %" for phase, s in seconds_by_phase(summary).items() if total)
+    shares = {phase: 100 * s / total for phase, s in seconds_by_phase(summary).items() if s}
+    phases = ", ".join(f"{phase} {share:.0f} %" for phase, share in shares.items())
     rows += [("training time", f"{total:.0f} s: {phases}"), ("run folder", str(folder.path))]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)

@@ -7,8 +7,10 @@ trainer and in the serving engine. All decisions are in the pure modules beside 
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from recipe.golden_redaction.checks import data_files
 from recipe.golden_redaction.credit import StateCredit, assign_credit
+from recipe.golden_redaction.findings import run_findings
 from recipe.golden_redaction.movement import Movement, movement, movement_metrics
 from recipe.golden_redaction.problems import read_problems
 from recipe.golden_redaction.records import TrainingRecords, make_entry, warm_start
@@ -73,6 +76,7 @@ class GoldenTrainer(SignalTrainer):
         self._warm: list[Visit] = []
         self._num_warm_used = 0
         self._num_updates = 0
+        self._moved: Counter[str] = Counter()  # labelled tokens of the run, by what became of them in the engine
 
     # ------------------------------ set-up ------------------------------
 
@@ -165,6 +169,7 @@ class GoldenTrainer(SignalTrainer):
         for where, old, new in (("trainer", before, after), ("engine", engine_before, engine_after)):
             moved = self._movements(old, new, targets, credits)
             metrics.update(movement_metrics(moved, where))
+        self._moved.update(kind for state in moved for kind in state.kinds if kind)  # as the engine serves them
         if hidden_norms:
             metrics["golden/hidden_norm/first"], metrics["golden/hidden_norm/last"] = hidden_norms[0], hidden_norms[-1]
             metrics["golden/hidden_norm/max"] = max(hidden_norms)
@@ -414,6 +419,12 @@ class GoldenTrainer(SignalTrainer):
         metrics.update(self.totals.metrics())
         self.metrics_stream.append(metrics)
 
+    def summary(self) -> dict[str, Any]:
+        """Beside the base's: what became of the labelled tokens, of k, and of the probes of each problem."""
+        k_before = min(self.golden.redaction.initial_k, *(len(p.golden_ids) for p in self.problems.values()))
+        found = run_findings(self.probes.read(), self._moved, k_before, self.controller.metrics()["golden/k/mean"])
+        return super().summary() | {"golden": asdict(found), "findings": found.lines()}
+
     def _timed(self, name: str) -> AbstractContextManager[None]:
         return marked_timer(name, self.timing_raw)
 
@@ -428,6 +439,7 @@ class GoldenTrainer(SignalTrainer):
             "num_bytes": {name: lines.num_bytes for name, lines in self._files().items()},
             "num_warm_used": self._num_warm_used,
             "num_updates": self._num_updates,
+            "moved": dict(self._moved),
         }
 
     def load_signal_state(self, state: dict[str, Any]) -> None:
@@ -436,6 +448,7 @@ class GoldenTrainer(SignalTrainer):
         for name, lines in self._files().items():
             lines.cut_back_to(state["num_bytes"][name])
         self._num_warm_used, self._num_updates = state["num_warm_used"], state["num_updates"]
+        self._moved = Counter(state["moved"])
 
     def _files(self) -> dict[str, TrainingRecords | JsonLines]:
         return {"entries": self.records, "probes": self.probes, "tensors": self.tensors}

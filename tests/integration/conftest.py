@@ -33,11 +33,12 @@ class Labs:
         self._stack = ExitStack()
         self._open: tuple[str, Lab] | None = None
 
-    def get(self, name: str, *overrides: str) -> Lab:
+    def get(self, name: str, *overrides: str, recipe: str = "fast_dapo") -> Lab:
         """The trainer of this name, ready for its next step; the one before it ends."""
         if self._open is None or self._open[0] != name:
             self.close()
-            self._open = name, self._stack.enter_context(open_lab(self._folders.mktemp(name), *overrides))
+            folder = self._folders.mktemp(name)
+            self._open = name, self._stack.enter_context(open_lab(folder, *overrides, recipe=recipe))
         return self._open[1]
 
     def close(self) -> None:

@@ -31,11 +31,15 @@ TINY = [
     f"actor_rollout_ref.model.path={MODEL}",
 ]
 
+# Of recipes whose own configuration is the demo; their users give data and model.
+LONG = ["trainer.total_training_steps=1000", "trainer.test_freq=-1", "trainer.save_freq=-1"]
+BASES = {"golden_redaction_cpu": LONG}
+
 
 def compose_config(*overrides: str, recipe: str = "fast_dapo") -> DictConfig:
     """A tiny run on the CPU backend."""
     with initialize_config_dir(str(ROOT / "configs"), version_base=None):
-        return compose(recipe, overrides=[*TINY, *overrides])
+        return compose(recipe, overrides=[*BASES.get(recipe, TINY), *overrides])
 
 
 class Lab:

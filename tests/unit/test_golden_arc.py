@@ -112,6 +112,21 @@ def test_the_seed_draws_the_training_tasks(tmp_path: Path):
     assert drawn(0) != drawn(1)
 
 
+def test_named_tasks_are_the_only_ones_written(tmp_path: Path, capsys):
+    path = write(tmp_path, "tasks", {name: raw_task(1) for name in "abcd"})
+    arc.main(["--arc1_training", path, "--local_save_dir", str(tmp_path / "out"), "--tasks", "d,b"])
+    assert ids_of(tmp_path / "out", "arc_agi_1_training") == {"b", "d"}
+    report = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in report if "not in --tasks" in line] == ["2"]
+
+
+def test_a_named_task_that_no_file_has_is_refused(tmp_path: Path):
+    path = write(tmp_path, "tasks", {"a": raw_task(1)})
+    with pytest.raises(SystemExit, match="--tasks: x not among the 1 tasks"):
+        arc.main(["--arc1_training", path, "--local_save_dir", str(tmp_path / "out"), "--tasks", "a,x"])
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_of_tasks_is_a_collection(tmp_path: Path):
     (tmp_path / "a.json").write_text(json.dumps(raw_task(1)))
     assert [task.id for task in read_tasks(tmp_path)[0]] == ["a"]

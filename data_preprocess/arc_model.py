@@ -1,0 +1,250 @@
+"""Train the base model of golden redaction's CPU demo: a small Qwen2 that has read golden solutions full of mistakes.
+
+    python -m data_preprocess.arc_model --input arc-agi-1_training.json.gz --local_save_dir outputs/models/arc_base
+    python -m data_preprocess.arc --arc1_training arc-agi-1_training.json.gz --local_save_dir outputs/data/arc_demo \\
+        --tasks <the line `tasks:` that the first one prints>
+
+About two minutes on one CPU core; a second call with the same settings and data returns at once. `--input` is required:
+nothing may be downloaded for a demo, and a task's pairs cannot be made from its golden solution. See
+`data_preprocess.arc_tasks` for its forms.
+
+The model learns a few tasks by heart: it sees their prompts as golden redaction makes them, and behind each prompt
+copies of the golden solution with mistakes drawn anew (`data_preprocess.arc_mistakes`). So it writes programs, ends
+them, and is sure of nearly every token, but in a handful of states of a golden solution it has the right token at about
+three quarters, and one or two plausible wrong ones share the rest. Those are the states in which redaction has
+something to find out.
+
+What is simplified: no understanding is in it. It tells the tasks apart by their prompts and knows nothing of others.
+
+Saved in Hugging Face format, in float32, with a byte-level BPE tokenizer of its own, trained on all golden solutions,
+so that it does not depend on the tasks that are chosen.
+
+P: tokens of a prompt. B: copies of its solution in a batch. T: tokens of an answer. V: vocabulary.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+from transformers import DynamicCache, GenerationConfig, Qwen2Config, Qwen2ForCausalLM
+
+from data_preprocess.arc_lessons import (
+    Lesson,
+    SavedTokenizer,
+    choose,
+    closing_ids,
+    read_lessons,
+    train_tokenizer,
+    tutorial_texts,
+)
+from data_preprocess.arc_mistakes import replace_at
+from data_preprocess.arc_model_report import print_report
+from data_preprocess.model_training import Optimization, fit, train_cached
+from data_preprocess.row_source import SourceError
+from recipe.golden_redaction.golden_tasks import GoldenError
+from recipe.golden_redaction.prompts import SizeLimits, encode_golden
+
+
+@dataclass(frozen=True)
+class ArcModelSettings:
+    """All that decides the weights, but for the data.
+
+    Attributes:
+        seed: Of the initial weights and of the corpus.
+        steps: Optimizer steps.
+        tasks_per_step: Different tasks of a step.
+        copies: Solutions with mistakes of each of them.
+        mistake_rate: Probability of a mistake at a site.
+        max_sites: Sites of a solution at most.
+        learning_rate: Peak of the schedule in `model_training.fit`.
+        beta2: Second-moment decay of AdamW.
+        weight_decay: Of AdamW.
+        vocab_size: Tokens, the special ones included.
+        hidden_size: Width of the residual stream.
+        num_layers: Transformer layers.
+        num_heads: Attention heads.
+        intermediate_size: Width of the MLP.
+        initializer_range: Standard deviation of the initial weights.
+    """
+
+    seed: int = 0
+    steps: int = 350
+    tasks_per_step: int = 2
+    copies: int = 8
+    mistake_rate: float = 0.26
+    max_sites: int = 7
+    learning_rate: float = 3e-3
+    beta2: float = 0.98
+    weight_decay: float = 0.01
+    vocab_size: int = 1536
+    hidden_size: int = 128
+    num_layers: int = 2
+    num_heads: int = 4
+    intermediate_size: int = 256
+    initializer_range: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % (32 * self.num_heads):
+            raise ValueError(
+                f"head size hidden_size / num_heads must be a multiple of 32 (vLLM has no kernel for smaller heads on "
+                f"a CPU), got {self.hidden_size} / {self.num_heads}"
+            )
+        if not 0 <= self.mistake_rate <= 1:
+            raise ValueError(f"mistake_rate is a probability, got {self.mistake_rate}")
+        if min(self.steps, self.tasks_per_step, self.copies, self.max_sites, self.num_layers) < 1:
+            raise ValueError(f"steps, tasks_per_step, copies, max_sites and num_layers must be at least 1, got {self}")
+        if self.vocab_size < 300:
+            raise ValueError(f"vocab_size must be at least 300 (256 bytes, special tokens), got {self.vocab_size}")
+
+
+def build_model(settings: ArcModelSettings, tokenizer: SavedTokenizer) -> Qwen2ForCausalLM:
+    """The untrained model; its vocabulary is exactly the tokenizer's."""
+    torch.manual_seed(settings.seed)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=settings.hidden_size,
+        intermediate_size=settings.intermediate_size,
+        num_hidden_layers=settings.num_layers,
+        num_attention_heads=settings.num_heads,
+        num_key_value_heads=settings.num_heads,
+        initializer_range=settings.initializer_range,
+        max_position_embeddings=2048,
+        tie_word_embeddings=False,
+        use_sliding_window=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype="float32",
+    )
+    model = Qwen2ForCausalLM(config)
+    # No temperature and no top-k/top-p: engines take those from here as defaults, and RL must sample from the model.
+    model.generation_config = GenerationConfig(
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True
+    )
+    return model
+
+
+def answer_ids(lesson: Lesson, tokenizer: SavedTokenizer, rng: np.random.Generator, rate: float) -> list[int]:
+    """What follows the prompt ids in one text of the corpus: a copy with mistakes, the closing fence, end of text.
+
+    The copy is encoded as a text of its own, as a golden solution is: in the states that redaction makes of the two,
+    the model reads the ids that it has learned from.
+    """
+    return [*encode_golden(replace_at(lesson.source, lesson.sites, rng, rate), tokenizer), *closing_ids(tokenizer)]
+
+
+def answer_loss(model: Qwen2ForCausalLM, prompt_ids: Sequence[int], answers: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Mean negative log-prob, in nats, of the answers' tokens behind one prompt; the prompt's own are not learned.
+
+    The prompt is several times as long as an answer and is read once for all of them: the answers attend to its keys
+    and values, through which gradients flow.
+
+    Args:
+        model: Its gradients are recorded.
+        prompt_ids: P of them.
+        answers: B of them, each with its end-of-text token.
+    """
+    cache = DynamicCache(config=model.config)
+    first_11V = model(
+        input_ids=torch.tensor([list(prompt_ids)]), past_key_values=cache, use_cache=True, logits_to_keep=1
+    ).logits
+    cache.batch_repeat_interleave(len(answers))
+    labels_BT = torch.full((len(answers), max(map(len, answers))), -100)
+    for row, ids in enumerate(answers):
+        labels_BT[row, : len(ids)] = torch.tensor(ids)
+    # Behind an end of text anything may stand, as no answer token looks at it.
+    inputs_BT = labels_BT[:, :-1].clamp(min=0)
+    further_BTV = model(input_ids=inputs_BT, past_key_values=cache, use_cache=True).logits
+    logits_BTV = torch.cat([first_11V.expand(len(answers), -1, -1), further_BTV], dim=1)
+    return functional.cross_entropy(logits_BTV.flatten(0, 1), labels_BT.flatten(), ignore_index=-100)
+
+
+def train(
+    lessons: Sequence[Lesson],
+    tokenizer: SavedTokenizer,
+    settings: ArcModelSettings,
+    *,
+    report_every: int = 25,
+) -> Qwen2ForCausalLM:
+    """Train from scratch; returns the model in eval mode.
+
+    Args:
+        lessons: The tasks and their solutions; their sites are where mistakes go.
+        tokenizer: The one that made the lessons' ids.
+        settings: Equal settings give equal weights on the same machine with the same number of torch threads.
+        report_every: Steps between two lines of progress; 0 for silence.
+    """
+    model = build_model(settings, tokenizer).train()
+    rng = np.random.default_rng(settings.seed)
+
+    def loss_of_next_batch() -> torch.Tensor:
+        drawn = rng.choice(len(lessons), size=min(settings.tasks_per_step, len(lessons)), replace=False)
+        losses = []
+        for lesson in (lessons[place] for place in drawn):
+            answers = [answer_ids(lesson, tokenizer, rng, settings.mistake_rate) for _ in range(settings.copies)]
+            losses.append(answer_loss(model, lesson.prompt_ids, answers))
+        return torch.stack(losses).mean()
+
+    optimization = Optimization(settings.steps, settings.learning_rate, settings.beta2, settings.weight_decay)
+    fit(model, loss_of_next_batch, optimization, report_every=report_every)
+    return model.eval()
+
+
+def digest(texts: Sequence[str]) -> str:
+    """Names the data: equal texts, equal digest."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train, or find the trained model, and print its tasks and its folder; errors end the program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--input", type=Path, help="ARC-AGI-1's training tasks: .json, .json.gz or a folder")
+    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder of the model itself")
+    parser.add_argument("--tasks", help="ids with commas between them; otherwise --num_tasks are chosen by their size")
+    parser.add_argument("--num_tasks", type=int, default=8)
+    parser.add_argument("--max_prompt_tokens", type=int, default=900)
+    parser.add_argument("--max_golden_tokens", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=ArcModelSettings.steps)
+    parser.add_argument("--samples", type=int, default=16, help="answers a pass rate of the report is of; 0: no report")
+    parser.add_argument("--force", action="store_true", help="train although the folder has this model")
+    args = parser.parse_args(argv)
+    try:
+        settings = ArcModelSettings(seed=args.seed, steps=args.steps)
+        limits = SizeLimits(max_prompt_tokens=args.max_prompt_tokens, max_golden_tokens=args.max_golden_tokens)
+        texts = tutorial_texts(settings.max_sites)
+        tokenizer = train_tokenizer(texts, settings.vocab_size)
+        lessons = choose(
+            read_lessons(args.input, tokenizer, settings.max_sites),
+            limits,
+            args.tasks.split(",") if args.tasks else args.num_tasks,
+        )
+        ids = ",".join(lesson.task.id for lesson in lessons)
+        learned = [part for lesson in lessons for part in (str(lesson.task), lesson.source)]
+        record = dataclasses.asdict(settings) | {"tasks": ids, "data": digest([*texts, *learned])}
+        # Matrices this small gain nothing from a second thread, and the weights depend on the number of threads.
+        torch.set_num_threads(1)
+        trained: list[Qwen2ForCausalLM] = []
+
+        def train_once() -> tuple[Qwen2ForCausalLM, SavedTokenizer]:
+            trained.append(train(lessons, tokenizer, settings))
+            return trained[0], tokenizer
+
+        folder = train_cached(record, args.local_save_dir, train_once, force=args.force)
+        for model in trained:  # none, if the folder had this model
+            print_report(model, lessons, tokenizer, args.samples)
+    except (SourceError, GoldenError, FileExistsError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    print(f"tasks: {ids}")
+    print(folder)
+
+
+if __name__ == "__main__":
+    main()

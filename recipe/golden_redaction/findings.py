@@ -1,0 +1,79 @@
+"""What a run of golden redaction came to, in a few numbers. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Of a whole run.
+
+    Attributes:
+        labelled_tokens: Tokens that an update was to move, over all updates.
+        intended_way: Share of them whose log-prob in the serving engine then went the intended way; None without any.
+        k_before, k_after: Mean hidden golden tokens of the problems.
+        problems: Problems with a probe before the first update and after the last.
+        risen, fallen: Of these, whose mean pass rate over the probes' shares is higher, lower.
+        pass_rates: Mean pass rate of the problems before and after, by the share of the solution that was hidden.
+    """
+
+    labelled_tokens: int
+    intended_way: float | None
+    k_before: float
+    k_after: float
+    problems: int
+    risen: int
+    fallen: int
+    pass_rates: dict[str, tuple[float, float]]
+
+    def lines(self) -> list[tuple[str, str]]:
+        """For people: names and texts."""
+        lines = [("redaction length", f"{self.k_before:.1f} -> {self.k_after:.1f} tokens, mean of the problems")]
+        if self.intended_way is not None:
+            share = f"{100 * self.intended_way:.1f} % moved the intended way in the serving engine"
+            lines.append(("labelled tokens", f"{self.labelled_tokens:,}, of which {share}"))
+        if self.problems:
+            lines.append(("state rewards", f"rose on {self.risen} of {self.problems} problems, fell on {self.fallen}"))
+        for share, (before, after) in self.pass_rates.items():
+            lines.append((f"pass rate, {100 * float(share):.0f} % hidden", f"{before:.3f} -> {after:.3f}"))
+        return lines
+
+
+def run_findings(
+    probes: Iterable[Mapping[str, Any]], moved: Mapping[str, int], k_before: float, k_after: float
+) -> Findings:
+    """The findings of a run.
+
+    Args:
+        probes: Rows {step, problem, share, pass_rate}; the first and the last step are compared, at places that both
+            have a pass rate for.
+        moved: Labelled tokens by kind, see `movement.KINDS`.
+        k_before, k_after: See `Findings`.
+    """
+    known = [row for row in probes if row["pass_rate"] is not None]
+    steps = sorted({row["step"] for row in known})
+    first, last = (
+        {(row["problem"], row["share"]): row["pass_rate"] for row in known if row["step"] == step}
+        for step in ((steps[0], steps[-1]) if len(steps) > 1 else (None, None))
+    )
+    places = sorted(first.keys() & last.keys())
+    changes: dict[str, list[float]] = {}
+    for problem, share in places:
+        changes.setdefault(problem, []).append(last[problem, share] - first[problem, share])
+    rates = {}
+    for share in sorted({share for _, share in places}):
+        of_share = [place for place in places if place[1] == share]
+        rates[f"{share:g}"] = tuple(sum(side[place] for place in of_share) / len(of_share) for side in (first, last))
+    labelled = sum(moved.values())
+    intended = moved.get("intended", 0) + moved.get("overshot", 0)
+    return Findings(
+        labelled_tokens=labelled,
+        intended_way=intended / labelled if labelled else None,
+        k_before=k_before,
+        k_after=k_after,
+        problems=len(changes),
+        risen=sum(sum(values) > 0 for values in changes.values()),
+        fallen=sum(sum(values) < 0 for values in changes.values()),
+        pass_rates=rates,
+    )
