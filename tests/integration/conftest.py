@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from golden_assets import GoldenAssets, make_golden_assets
 from lab import DATA, MODEL, Lab, open_lab
 
 
@@ -23,6 +24,12 @@ def demo_assets() -> None:
     """`make test` makes them; a bare pytest run says what to do."""
     if not (MODEL / "config.json").exists() or not (DATA / "train.parquet").exists():
         pytest.fail("the demo's data and base model are missing: run `make demo-data`")
+
+
+@pytest.fixture(scope="session")
+def golden_assets(tmp_path_factory: pytest.TempPathFactory) -> GoldenAssets:
+    """Tasks, model and data of golden redaction; about a minute."""
+    return make_golden_assets(tmp_path_factory.mktemp("golden_assets"))
 
 
 class Labs:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_assets import GoldenAssets, make_golden_assets
+from golden_assets import GoldenAssets
 from lab import Lab
 
 from recipe.golden_redaction.record_schema import find_problems
@@ -16,14 +16,9 @@ from recipe.golden_redaction.record_schema import find_problems
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(scope="module")
-def assets(tmp_path_factory: pytest.TempPathFactory) -> GoldenAssets:
-    return make_golden_assets(tmp_path_factory.mktemp("golden_assets"))
-
-
 @pytest.fixture
-def golden_lab(labs: Any, assets: GoldenAssets) -> Lab:
-    return labs.get("golden", *assets.overrides(), recipe="golden_redaction_cpu")
+def golden_lab(labs: Any, golden_assets: GoldenAssets) -> Lab:
+    return labs.get("golden", *golden_assets.overrides(), recipe="golden_redaction_cpu")
 
 
 def _entries(lab: Lab, step: int | None = None) -> list[dict[str, Any]]:
@@ -56,7 +51,7 @@ def test_labelled_tokens_move_as_intended_in_the_serving_engine(golden_lab: Lab)
     assert steps[-1]["golden/k/num_passed_over"] > 0
 
 
-def test_rewards_are_what_the_sandbox_says_of_the_joined_program(golden_lab: Lab, assets: GoldenAssets):
+def test_rewards_are_what_the_sandbox_says_of_the_joined_program(golden_lab: Lab):
     golden_lab.step()
 
     def judge_again(trainer: Any, entries: list[dict[str, Any]]) -> tuple[list[float | None], list[float | None]]:
@@ -170,12 +165,12 @@ def test_a_checkpoint_holds_the_controller_and_cuts_the_records_back(golden_lab:
     assert cut == before["num_bytes"]["entries"] < grown
 
 
-def test_probes_measure_every_problem_at_every_share(golden_lab: Lab, assets: GoldenAssets):
+def test_probes_measure_every_problem_at_every_share(golden_lab: Lab, golden_assets: GoldenAssets):
     metrics = golden_lab.call(lambda trainer: trainer._validate())
     rows = [json.loads(line) for line in (golden_lab.run_dir / "golden_probes.jsonl").read_text().splitlines()]
-    last = rows[-3 * len(assets.tasks) :]
+    last = rows[-3 * len(golden_assets.tasks) :]
     assert {(row["problem"], row["share"]) for row in last} == {
-        (task, share) for task in assets.tasks for share in (0.25, 0.5, 1.0)
+        (task, share) for task in golden_assets.tasks for share in (0.25, 0.5, 1.0)
     }
     quarter = np.mean([row["pass_rate"] for row in last if row["share"] == 0.25])
     assert metrics["golden/probe/0.25"] == pytest.approx(quarter)

@@ -1,0 +1,315 @@
+"""How many ARC tasks a model solves, and how far from the golden solutions its skill reaches; sampled with vLLM.
+
+    python -m recipe.golden_redaction.evaluate --model MODEL --data arc_agi_1_training.parquet --output_dir DIR \\
+        --n 64 --fresh arc-gen_fresh_pairs.jsonl.gz --states RUN/training_entries.jsonl
+    python -m recipe.golden_redaction.evaluate ... --output_dir DIR_OF_ANOTHER_MODEL --compare DIR/result.json
+
+Prints the bare prompts' metrics and the ladder (`evaluation.py` says what they are), writes DIR/result.json, and keeps
+the scored samples in DIR/samples.jsonl: the same command goes on where a killed one stopped, other states reuse what is
+there, other sampling settings are refused. Test and fresh pairs are run anew each time, by passing programs alone.
+
+Simplification: a sample whose program met infrastructure errors in every attempt stays without a label when resumed.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recipe.fast_dapo.evaluate import EvaluateSettings, sample_seed
+from recipe.fast_dapo.evaluation_samples import PromptKey, Sample, SampleStore
+from recipe.fast_dapo.sampling import Sampler, load_tokenizer, prepare_vllm
+from recipe.golden_redaction.credit import label
+from recipe.golden_redaction.evaluation import Outcome, StateResult, choose_rungs, measure_state
+from recipe.golden_redaction.evaluation_programs import Programs, read_fresh, read_states
+from recipe.golden_redaction.evaluation_tables import compare, render, render_comparison, summarize
+from recipe.golden_redaction.golden_tasks import GOLDEN
+from recipe.golden_redaction.problems import Problem, read_problems
+from recipe.golden_redaction.prompts import SizeLimits, decode_answer, program
+from recipe.golden_redaction.record_schema import RecordError
+from recipe.golden_redaction.redaction import RedactedState
+from recipe.golden_redaction.sandbox import make_executor
+from recipe.golden_redaction.settings import SandboxSettings
+from verl_ext.errors import SignalError
+
+
+@dataclass(frozen=True)
+class GoldenEvaluateSettings:
+    """What to evaluate and how; raises SignalError or ValueError on a contradiction.
+
+    Attributes:
+        model: Folder of a Hugging Face model, or its name on the hub.
+        data: Parquet files of data_preprocess.arc.
+        output_dir: Folder of samples and result.
+        n: Answers in each state.
+        fresh: Fresh pairs, JSON lines `{id, pairs}`; None: the metrics about them are left out.
+        states: JSON lines with `problem` and `k`, such as a run's training entries; None: see `choose_rungs`.
+        redact: Shares of the golden solutions to hide.
+        temperature: 0 is greedy.
+        max_new_tokens: Tokens of an answer.
+        seed: Of the sampling.
+        golden_folder: Has <task>.py files.
+        limit: Only the first so many tasks, golden ones from easy to hard first; None: all.
+        limits: Larger tasks are left out.
+        sandbox: Where programs run.
+        chunk_size: States that are answered, scored and kept at once.
+        kv_cache_gib: Memory of the key-value cache on a CPU, in GiB; a GPU uses what is free.
+        tensor_parallel_size: GPUs that share the model.
+    """
+
+    model: str
+    data: tuple[str, ...]
+    output_dir: Path
+    n: int = 64
+    fresh: Path | None = None
+    states: Path | None = None
+    redact: tuple[float, ...] = (0.25, 0.5, 1.0)
+    temperature: float = 1.0
+    max_new_tokens: int = 1024
+    seed: int = 0
+    golden_folder: Path = GOLDEN
+    limit: int | None = None
+    limits: SizeLimits = field(default_factory=SizeLimits)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    chunk_size: int = 32
+    kv_cache_gib: float = 1.0
+    tensor_parallel_size: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.max_new_tokens, self.chunk_size, 1 if self.limit is None else self.limit) < 1:
+            raise SignalError("--max_new_tokens, --chunk_size and --limit must be at least 1")
+        if not all(0 < share <= 1 for share in self.redact):
+            raise SignalError(f"--redact must be shares in (0, 1], got {list(self.redact)}: try 0.25,0.5,1")
+        if not self.golden_folder.is_dir():
+            raise SignalError(f"--golden_folder {self.golden_folder} is no folder")
+        self.sample_settings()  # the sampling's own checks
+
+    def sample_settings(self) -> dict[str, Any]:
+        """What samples depend on besides their states; samples of other values must not be mixed with them."""
+        settings = EvaluateSettings(
+            self.model, self.data, n=self.n, k=(1,), temperature=self.temperature, seed=self.seed,
+            max_response_length=self.max_new_tokens,
+        )  # fmt: skip
+        return settings.sample_settings()
+
+
+@dataclass(frozen=True)
+class Question:
+    """A state to answer in: task, hidden tokens, and what the model continues."""
+
+    problem: Problem
+    k: int
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """Golden ids that are not hidden."""
+        return self.problem.golden_ids[: len(self.problem.golden_ids) - self.k]
+
+    @property
+    def ids(self) -> list[int]:
+        """Token ids of the state."""
+        return [*self.problem.prompt_ids, *self.given]
+
+    @property
+    def key(self) -> PromptKey:
+        """Known by its token ids, which the examples are part of."""
+        return PromptKey(hashlib.sha256(repr(self.ids).encode()).hexdigest()[:16], self.k)
+
+
+def collect(
+    settings: GoldenEvaluateSettings, questions: Sequence[Question], store: SampleStore, programs: Programs, tokenizer
+) -> None:
+    """Sample, run on the examples and keep, chunk by chunk, what the store does not hold yet.
+
+    As in `recipe.fast_dapo.evaluate`, a chunk that is only half there is sampled again as a whole.
+    """
+    size = settings.chunk_size
+    chunks = [questions[start : start + size] for start in range(0, len(questions), size)]
+    chunks = [chunk for chunk in chunks if any(question.key not in store for question in chunk)]
+    if not chunks:
+        return
+    sampler = Sampler(
+        settings.model,
+        max_model_len=max(len(question.ids) for question in questions) + settings.max_new_tokens,
+        seed=settings.seed,
+        kv_cache_gib=settings.kv_cache_gib,
+        tensor_parallel_size=settings.tensor_parallel_size,
+    )
+    for number, chunk in enumerate(chunks, start=1):
+        keys = [question.key for question in chunk]
+        responses = sampler.generate(
+            [question.ids for question in chunk],
+            [sample_seed(settings.seed, key) for key in keys],
+            n=settings.n,
+            temperature=settings.temperature,
+            max_response_length=settings.max_new_tokens,
+        )
+        # One text for the golden part and the answer: a character may have tokens in both.
+        answers = [
+            [decode_answer([*question.given, *ids], tokenizer) for ids, _ in samples]
+            for question, samples in zip(chunk, responses, strict=True)
+        ]
+        jobs = [
+            (question.problem.id, program(answer))
+            for question, texts in zip(chunk, answers, strict=True)
+            for answer in texts
+        ]
+        pairs = {question.problem.id: question.problem.pairs for question in chunk}
+        results = iter(programs.run("example", jobs, pairs, stop_at_first_failure=True))
+        scored = []
+        for key, texts, samples in zip(keys, answers, responses, strict=True):
+            scored.append((key, []))
+            for text, (ids, truncated) in zip(texts, samples, strict=True):
+                statuses = [str(run.status) for run in next(results).pairs]
+                reward = label(statuses)
+                scored[-1][1].append(Sample(text, reward or 0.0, reward == 1, ",".join(statuses), truncated, len(ids)))
+        store.add("states", scored)
+        print(f"{number} of {len(chunks)} chunks of {size} states", file=sys.stderr, flush=True)
+
+
+def measure(
+    questions: Sequence[Question], store: SampleStore, programs: Programs, fresh: Mapping[str, Sequence[Any]]
+) -> dict[RedactedState, StateResult]:
+    """Results of all states; passing programs are run on test and fresh pairs."""
+    samples = {question.key: store[question.key] for question in questions}
+    passing = [
+        (question.problem.id, program(sample.response))
+        for question in questions
+        for sample in samples[question.key]
+        if sample.correct
+    ]
+    tests = {question.problem.id: question.problem.test_pairs for question in questions}
+    fresh = {name: fresh.get(name, ()) for name in tests}
+    runs = {
+        kind: iter(programs.run(kind, passing, pairs)) for kind, pairs in (("test", tests), ("fresh", fresh))
+    }  # in the order of `passing`
+    results = {}
+    for question in questions:
+        state = RedactedState(question.problem.id, question.k)
+        outcomes = []
+        for sample in samples[question.key]:
+            found = [next(runs[kind]).pairs for kind in ("test", "fresh")] if sample.correct else []
+            outcomes.append(Outcome(label((sample.pred or "").split(",")), *found))
+        results[state] = measure_state(state, outcomes, tests[state.problem], fresh[state.problem])
+    return results
+
+
+def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
+    """Sample what is missing, run, summarize; returns the content of the result file.
+
+    Raises:
+        SignalError: Model, data, states or fresh pairs are missing or unfit, the sandbox cannot start, or the folder
+            holds samples of other settings.
+    """
+    prepare_vllm()
+    tokenizer = load_tokenizer(settings.model)
+    problems, counts = read_problems(
+        settings.data, tokenizer, settings.limits, settings.golden_folder, needs_golden=False
+    )
+    problems = _within_context(problems[: settings.limit], settings, counts)
+    by_id = {problem.id: problem for problem in problems}
+    fresh = read_fresh(settings.fresh, by_id) if settings.fresh else {}
+    visited = read_states(settings.states, by_id, counts) if settings.states else None
+    lengths = {problem.id: len(problem.golden_ids) for problem in problems}
+    rungs = choose_rungs(lengths, visited, settings.redact, fresh)
+    states = list(dict.fromkeys(state for rung in rungs for state in rung.states))
+    questions = [Question(by_id[state.problem], state.k) for state in states]
+    store = SampleStore(settings.output_dir / "samples.jsonl", settings.sample_settings())
+    try:
+        with make_executor(settings.sandbox) as executor:
+            programs = Programs(executor)
+            collect(settings, questions, store, programs, tokenizer)
+            results = measure(questions, store, programs, fresh)
+    finally:
+        store.close()
+    return {"settings": asdict(settings), "tasks": dict(counts), **summarize(rungs, results)}
+
+
+def _within_context(
+    problems: Sequence[Problem], settings: GoldenEvaluateSettings, counts: Counter[str]
+) -> list[Problem]:
+    """The tasks whose longest state leaves room for an answer."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(settings.model).get_text_config()
+    room = (getattr(config, "max_position_embeddings", None) or sys.maxsize) - settings.max_new_tokens
+    fitting = [problem for problem in problems if len(problem.prompt_ids) + len(problem.golden_ids) <= room]
+    if len(fitting) < len(problems):
+        counts["no room in the model's context"] += len(problems) - len(fitting)
+    if not fitting:
+        raise SignalError(f"no task leaves room for {settings.max_new_tokens} new tokens: lower --max_new_tokens")
+    return fitting
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {name: content[name] for name in ("rungs", "states")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SignalError(f"--compare {path}: expected the result.json of another evaluation ({error!r})") from None
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    return tuple(float(share) for share in text.split(",") if share)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="folder of a Hugging Face model, or its name on the hub")
+    parser.add_argument("--data", required=True, help="parquet files of data_preprocess.arc, with commas between")
+    parser.add_argument("--output_dir", type=Path, required=True, help="folder of samples.jsonl and result.json")
+    parser.add_argument("--n", type=int, default=64, help="answers in each state")
+    parser.add_argument("--fresh", type=Path, help="fresh pairs, JSON lines {id, pairs}, also .gz")
+    parser.add_argument("--states", type=Path, help="JSON lines with problem and k: a run's training entries")
+    parser.add_argument("--redact", type=_shares, default=(0.25, 0.5, 1.0), help="shares of golden solutions to hide")
+    parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
+    parser.add_argument("--max_new_tokens", type=int, default=1024, help="of an answer")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--golden_folder", type=Path, default=GOLDEN, help="has <task>.py files")
+    parser.add_argument("--limit", type=int, help="only the first so many tasks")
+    parser.add_argument("--max_cells", type=int, help="leave out tasks with more cells in their examples")
+    parser.add_argument("--max_prompt_tokens", type=int, help="leave out longer prompts")
+    parser.add_argument("--executor", choices=("local", "sandbox_fusion"), default="local", help="runs the programs")
+    parser.add_argument("--sandbox_url", help="of a Sandbox Fusion server's run_code")
+    parser.add_argument("--sandbox_workers", type=int, help="programs at the same time")
+    parser.add_argument("--sandbox_require", default="minimum", help="isolation of the local executor: minimum, full")
+    parser.add_argument("--chunk_size", type=int, default=32, help="states that are answered and kept at once")
+    parser.add_argument("--kv_cache_gib", type=float, default=1.0, help="key-value cache on a CPU, GiB")
+    parser.add_argument("--tensor_parallel_size", type=int, default=1, help="GPUs that share the model")
+    parser.add_argument("--compare", type=Path, help="result.json of another model: prints the differences to it")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Evaluate, print, and write the result."""
+    args = vars(_parser().parse_args(argv))
+    args["data"] = tuple(file for file in args["data"].split(",") if file)
+    other = args.pop("compare")
+    try:
+        before = _read_result(other) if other else None
+        limits = SizeLimits(max_cells=args.pop("max_cells"), max_prompt_tokens=args.pop("max_prompt_tokens"))
+        sandbox = SandboxSettings(
+            **{name: args.pop(f"sandbox_{name}") for name in ("url", "workers", "require")},
+            executor=args.pop("executor"),
+        )
+        settings = GoldenEvaluateSettings(**args, limits=limits, sandbox=sandbox)
+        content = evaluate(settings)
+        comparisons = compare(before, content) if before is not None else []
+    except (SignalError, RecordError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    content["comparison"] = {"with": str(other), "rungs": [asdict(entry) for entry in comparisons]} if other else None
+    result = settings.output_dir / "result.json"
+    result.write_text(json.dumps(content, indent=2, default=str, allow_nan=False) + "\n", encoding="utf-8")
+    print(render(content))
+    if comparisons:
+        print(f"\ncompared with {other}\n{render_comparison(comparisons)}")
+    print(f"written to {result}, every answer to {settings.output_dir / 'samples.jsonl'}")
+
+
+if __name__ == "__main__":
+    main()
