@@ -8,6 +8,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.fast_dapo.settings import CURRICULUM_KEYS, read_settings, resolve_group_size
+from recipe.golden_redaction.settings import read_settings as read_golden_settings
 from recipe.tracin.settings import read_settings as read_tracin_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +43,16 @@ def _validate(config: DictConfig) -> None:
 @pytest.mark.parametrize("recipe", ["fast_dapo", "tracin"])
 def test_every_recipe_composes_and_validates(recipe: str, backend: list[str]):
     _validate(_compose(*backend, "tracin.validation_files=influence.parquet", recipe=recipe))
+
+
+@pytest.mark.parametrize("name", ["golden_redaction", "golden_redaction_cpu"])
+def test_golden_redaction_composes_and_validates(name: str):
+    config = _compose("data.train_files=tasks.parquet", "actor_rollout_ref.model.path=model", recipe=name)
+    assert read_golden_settings(config).entries_per_update == 4
+    assert config.trainer.v1.trainer_mode == "golden_redaction"
+    assert config.trainer.device == ("cpu" if name.endswith("_cpu") else "cuda")
+    assert config.actor_rollout_ref.actor.optim.optimizer == "SGD"
+    _validate(config)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
