@@ -18,6 +18,11 @@ OVERRIDES := $(REQUIREMENTS)/cpu-overrides.txt
 DEMO_DATA := outputs/data/arithmetic
 DEMO_MODEL := outputs/models/arithmetic_base
 
+# Tasks of the golden-redaction demo: ARC=FILE (ARC-AGI-1's training tasks), or else made here from the golden solutions.
+ARC_DATA := outputs/data/arc
+ARC_MODEL := outputs/models/arc_base
+ARC ?= $(ARC_DATA)/made_tasks.json
+
 # uv reads none of pip's settings. A machine whose pip is configured with a wheel folder, extra indices or a
 # certificate gets the same for uv; anywhere else PyTorch's own CPU builds are chosen by --torch-backend.
 PIP_SETTING = $(shell $(BASE_PYTHON) -m pip config get global.$(1) 2>/dev/null)
@@ -29,7 +34,7 @@ export SSL_CERT_FILE := $(CERT)
 endif
 TORCH_SOURCE := $(if $(wildcard $(addsuffix /torch-*,$(FIND_LINKS))),,--torch-backend=cpu)
 
-.PHONY: help setup lock demo demo-data test test-unit lint benchmark clean
+.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-unit lint benchmark clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -60,16 +65,35 @@ demo-data: setup  ## Make the demo's data and base model (both cached)
 demo: demo-data  ## Train: a real Fast DAPO run on the CPU, to the end
 	@$(PY) -m recipe.fast_dapo.main +backend=cpu +experiment=arithmetic_demo
 
-test: demo-data  ## All tests: unit, compat, then the integration tests on real Ray, FSDP2 and vLLM
-	@$(PY) -m pytest -x tests/unit tests/compat tests/integration
+# Only root can install; anybody else gets skipped tests, and a line that says so. CI sets REQUIRE_BROWSER and fails.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing chromium for tests/browser ..." && \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium >/dev/null; \
+	} || echo "No chromium on this machine, so tests/browser is skipped (Debian: apt-get install chromium)"
+
+demo-arc-data: setup
+	@test -f $(ARC) || $(PY) -m data_preprocess.arc_made --local_save_dir $(ARC_DATA)
+	@$(PY) -m data_preprocess.arc_model --input $(ARC) --local_save_dir $(ARC_MODEL)
+	@$(PY) -m data_preprocess.arc --arc1_training $(ARC) --local_save_dir $(ARC_DATA) --tasks \
+		"$$($(PY) -c 'import json; print(json.load(open("$(ARC_MODEL)/settings.json"))["settings"]["tasks"])')"
+
+demo-arc: demo-arc-data  ## Golden redaction on the CPU, to the end. ARC=FILE: on ARC's own tasks
+	@$(PY) -m recipe.golden_redaction.main --config-name golden_redaction_cpu
+	@$(PY) -m verl_ext.report trace outputs/golden_redaction_demo --tasks $(ARC)
+
+test: demo-data browser  ## All tests: unit, compat, pages in a browser, then real Ray, FSDP2 and vLLM
+	@$(PY) -m pytest -x tests/unit tests/compat tests/browser tests/integration
 
 test-unit: setup  ## Only the fast tests
 	@$(PY) -m pytest -x tests/unit tests/compat
 
-lint: setup  ## ruff and pyright
+lint: setup  ## ruff, pyright, and oxlint for the pages' scripts
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/pyright
+	@$(VENV)/bin/oxlint --quiet --deny-warnings -D correctness -D suspicious \
+		-A consistent-function-scoping verl_ext/report/static
 
 benchmark: demo-data  ## Measure; docs/benchmarks.md keeps the results. QUICK=1: one seed, under 15 minutes
 	@$(PY) tests/benchmarks/fast_dapo_efficiency.py $(if $(QUICK),--quick)

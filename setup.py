@@ -26,7 +26,7 @@ EXTRAS = {
     "gpu": ["verl[vllm]==0.9.1", "torch==2.11.0", "vllm==0.24.0", "flash-attn==2.8.3"],
     "report": ["jinja2", "plotly", "pygments"],
     "docs": ["mkdocs-material"],
-    "dev": ["hypothesis", "pre-commit", "pyright", "pytest", "pytest-timeout", "ruff"],
+    "dev": ["hypothesis", "oxlint", "playwright", "pre-commit", "pyright", "pytest", "pytest-timeout", "ruff"],
 }
 
 setup(
@@ -38,7 +38,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_namespace_packages(include=["recipe.*", "verl_ext", "verl_ext.*", "data_preprocess", "configs*"]),
-    package_data={"configs": ["**/*.yaml"]},
+    package_data={"configs": ["**/*.yaml"], "verl_ext.report": ["static/*", "templates/*"]},
     install_requires=CORE,
     extras_require=EXTRAS,
     entry_points={"verl.plugins": ["verl_signal = verl_ext.plugin"]},

@@ -112,6 +112,8 @@ class Sampler:
         if on_cpu:
             # float32: bfloat16 is several times slower on most CPUs. A share of the memory would be a share of all RAM.
             options = {"dtype": "float32", "kv_cache_memory_bytes": int(kv_cache_gib * 2**30)}
+            # A prompt that is cut in two rewinds its request's generator, which a CPU's cannot.
+            options["enable_chunked_prefill"] = False
         self._engine = LLM(
             model=model,
             enforce_eager=on_cpu,

@@ -1,0 +1,72 @@
+"""Pages of a run, each one HTML file that opens with a double click.
+
+    python -m verl_ext.report golden --tasks ARC.json.gz [--fresh PAIRS.jsonl.gz] [--tokenizer MODEL]
+    python -m verl_ext.report trace RUN_DIR|ENTRIES.jsonl [--tasks ARC.json.gz] [--model MODEL]
+
+`--output FILE|DIR` says where to write, `--serve [PORT]` serves the page on this machine instead and follows the files.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from verl_ext.errors import SignalError
+from verl_ext.report import golden, trace
+from verl_ext.report.page import render
+from verl_ext.report.server import serve
+
+# Each has NAME, HELP, `add_arguments(parser)` and `source(options)`, which gives what `server.Source` describes.
+COMMANDS = (golden, trace)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write or serve a page; exit status 2 and one message if that is not possible."""
+    parser = argparse.ArgumentParser(prog="python -m verl_ext.report", description="Pages to look at a run with.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for command in COMMANDS:
+        sub = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
+        command.add_arguments(sub)
+        _add_output(sub, command.NAME)
+        sub.set_defaults(source=command.source)
+    options = parser.parse_args(arguments)
+    try:
+        source = options.source(options)
+        source.refresh()
+        if options.serve is not None:
+            serve(source, options.serve)
+        else:
+            path = _output_path(options.output, options.command)
+            path.write_text(render(source.page()), encoding="utf-8")
+            print(f"{path}  ({path.stat().st_size / 1e6:.1f} MB; open it in a browser)")
+    except (SignalError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _add_output(parser: argparse.ArgumentParser, name: str) -> None:
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("outputs/report"),
+        metavar="FILE|DIR",
+        help=f"where to write; in a folder it is {name}.html (default: outputs/report)",
+    )
+    parser.add_argument(
+        "--serve",
+        nargs="?",
+        type=int,
+        const=0,
+        metavar="PORT",
+        help="serve a live view on 127.0.0.1 instead, which shows records as they are appended",
+    )
+
+
+def _output_path(output: Path, name: str) -> Path:
+    path = output if output.suffix == ".html" else output / f"{name}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

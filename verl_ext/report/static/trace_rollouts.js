@@ -1,0 +1,94 @@
+// An action's rollouts: statuses, the whole program, and its output grids beside the expected ones.
+"use strict";
+
+(() => {
+  const { el, load, address } = report;
+  const { visible, tokenText, rewardBox } = trace;
+
+  // ------------------------------ rollouts ------------------------------
+
+  function drawnRollout(rollout, nth, isOpen, action, before, pairs) {
+    const counted = new Map();
+    for (const status of rollout.statuses) counted.set(status, (counted.get(status) ?? 0) + 1);
+    const summary = [...counted].map(([status, times]) => (times > 1 ? `${times} × ${status}` : status)).join(", ");
+    const item = el(
+      "details",
+      { class: "rollout", "data-rollout": nth, open: isOpen },
+      el(
+        "summary",
+        {},
+        `rollout ${nth + 1} `,
+        rewardBox(rollout.reward),
+        ` ${summary} `,
+        el("code", { class: "preview" }, visible(rollout.text.slice(0, 80))),
+      ),
+    );
+    const fill = () => {
+      if (item.childElementCount > 1) return;
+      item.append(
+        el(
+          "p",
+          { class: "statuses" },
+          rollout.statuses.map((status, place) =>
+            el("span", { class: `status ${status === "ok" ? "ok" : "bad"}` }, `train ${place}: ${status}`),
+          ),
+        ),
+        el("pre", { class: "program" }, el("span", { class: "given" }, before), program(rollout.text, action)),
+      );
+      if (rollout.outputs)
+        item.append(
+          el(
+            "div",
+            { class: "pairs" },
+            rollout.outputs.map((output, place) => drawnOutput(output, place, pairs)),
+          ),
+        );
+    };
+    if (isOpen) fill();
+    item.addEventListener("toggle", () => {
+      if (!item.open) return;
+      fill();
+      if (address().rollout !== String(nth))
+        history.replaceState(null, "", `?${new URLSearchParams({ ...address(), action: action.token, rollout: nth })}`);
+    });
+    return item;
+  }
+
+  // A rollout's text begins with its action, but for one that is no text (an end of text) or half a character.
+  function program(text, action) {
+    const start = tokenText(action.token);
+    if (!trace.hasTexts() || !text.startsWith(start)) return text;
+    return [el("span", { class: "pushed" }, start), text.slice(start.length)];
+  }
+
+  function drawnOutput(output, place, pairs) {
+    const expected = pairs?.train[place]?.[1] ?? null;
+    return el(
+      "div",
+      { class: "pair" },
+      expected ? report.grid(expected, `train ${place}: expected`, { side: 130 }) : null,
+      output ? report.grid(output, "output", { expected, side: 130 }) : el("p", { class: "note" }, "no output"),
+    );
+  }
+
+  async function showRollouts(list, entry, action, params, problem, row) {
+    const all = (await load(entry.rollouts))[entry.entry];
+    const own = all[entry.actions.indexOf(action)];
+    const ids = problem.sequences[entry.sequence];
+    const before = entry.fits ? ids.slice(problem.solution.start, entry.length).map(tokenText).join("") : "";
+    const drawn = own.map((one, place) =>
+      drawnRollout(one, place, String(place) === params.rollout, action, before, problem.pairs),
+    );
+    list.replaceChildren(
+      el("h2", {}, `${own.length} rollouts after ${trace.named(action.token)}`),
+      own.some((one) => one.outputs) || problem.pairs === null
+        ? ""
+        : el("p", { class: "note" }, "This trace has the statuses of the rollouts, not their outputs."),
+      ...drawn,
+    );
+    list.querySelector("details[open]")?.scrollIntoView({ block: "nearest" });
+    return row;
+  }
+
+  trace.showRollouts = showRollouts;
+})();
