@@ -36,8 +36,9 @@ and a rollout
 
     outputs            [grid|null]   what the program returned for each pair that has a status
 
-A rollout's `text` begins with its action's token. A rollout's reward is null exactly if one of its statuses is infrastructure_error. Unknown fields are kept and not
-looked at, so that some can be added; a change of meaning is a new version.
+A rollout's text begins with its action's token. Its reward is null exactly if one of its statuses is
+infrastructure_error. Unknown fields are kept and not looked at, so that some can be added; a change of meaning is a new
+version.
 """
 
 import math
