@@ -126,11 +126,11 @@ class GoldenTrainer(SignalTrainer):
             self.golden.records.outputs,
         )
         super().on_init_end()
+        if self.golden.records.prompt_log_probs:
+            self._text_reference = self._reference_of_texts()
 
     def fit(self, agent_loop_manager: Any) -> None:
         try:
-            if self.golden.records.prompt_log_probs:
-                self._text_reference = self._reference_of_texts()
             super().fit(agent_loop_manager)
         finally:
             self.executor.close()
