@@ -2,6 +2,8 @@
 
     python -m verl_ext.report golden --tasks ARC.json.gz [--fresh PAIRS.jsonl.gz] [--tokenizer MODEL]
     python -m verl_ext.report trace RUN_DIR|ENTRIES.jsonl [--tasks ARC.json.gz] [--model MODEL]
+    python -m verl_ext.report run RUN_DIR [--png DIR]
+    python -m verl_ext.report compare RUN_DIR... [--png DIR]
 
 `--output FILE|DIR` says where to write, `--serve [PORT]` serves the page on this machine instead and follows the files.
 """
@@ -11,12 +13,12 @@ import sys
 from pathlib import Path
 
 from verl_ext.errors import SignalError
-from verl_ext.report import golden, trace
+from verl_ext.report import compare, golden, run, trace
 from verl_ext.report.page import render
 from verl_ext.report.server import serve
 
 # Each has NAME, HELP, `add_arguments(parser)` and `source(options)`, which gives what `server.Source` describes.
-COMMANDS = (golden, trace)
+COMMANDS = (golden, trace, run, compare)
 
 
 def main(arguments: list[str] | None = None) -> int:
