@@ -68,14 +68,15 @@ def next_token_logits(
         with_hidden_norms: Also measure the residual stream.
 
     Returns:
-        (S, V) logits with gradient; and (L + 1,) float32 root mean square of the residual stream at the states' last
-        positions, before the first layer and after each, averaged over states (None unless asked for).
+        (S, V) logits with gradient; and (L,) float32 root mean square of the residual stream at the states' last
+        positions before each layer, averaged over states (None unless asked for).
     """
     output = module(
         **left_padded(states, device), logits_to_keep=1, use_cache=False, output_hidden_states=with_hidden_norms
     )
     norms = None
     if with_hidden_norms:
-        last = torch.stack([hidden[:, -1].detach().float() for hidden in output.hidden_states])
+        # transformers' last entry is behind the final norm.
+        last = torch.stack([hidden[:, -1].detach().float() for hidden in output.hidden_states[:-1]])
         norms = last.square().mean(dim=-1).sqrt().mean(dim=-1)
     return output.logits[:, -1], norms

@@ -82,7 +82,7 @@ def read_problems(
         if reason is None:
             prompt_ids = encode_prompt(task, tokenizer)
             if name in with_golden:
-                golden_ids = encode_golden(read_solution(name, golden_folder), tokenizer)
+                golden_ids = _encode_golden(name, golden_folder, tokenizer)
             if stored_ids.get(name, prompt_ids) != prompt_ids:
                 raise ConfigError(
                     f"the prompt_ids of task {name} were made with another tokenizer: run data_preprocess.arc again "
@@ -119,12 +119,21 @@ def _read_rows(files: Sequence[str | Path]) -> list[dict[str, Any]]:
 
 
 def _task(row: dict[str, Any]) -> Task:
-    name = str(row["extra_info"].get("task_id"))
+    name = row["extra_info"].get("task_id")
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"extra_info.task_id must name the task, got {name!r}: use a file of data_preprocess.arc")
     try:
         examples = json.loads(row["reward_model"]["ground_truth"])["train"]
         return parse_task(name, {"train": examples, "test": json.loads(row["test_pairs"])})
     except (KeyError, TypeError, ValueError, UnusableRow) as error:
         raise ConfigError(f"task {name} is not as data_preprocess.arc writes it ({error}): make it anew") from None
+
+
+def _encode_golden(name: str, folder: Path, tokenizer: Tokenizer) -> list[int]:
+    try:
+        return encode_golden(read_solution(name, folder), tokenizer)
+    except ValueError as error:
+        raise ConfigError(f"the golden solution of {name}: {error}") from None
 
 
 def _pair(pair: TaskPair) -> Pair:

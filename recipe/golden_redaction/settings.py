@@ -57,8 +57,10 @@ class ProbeSettings:
 
     def __post_init__(self) -> None:
         shares = self.shares
-        if not shares or not all(type(share) in (int, float) and 0 < share <= 1 for share in shares):
-            raise ValueError(f"shares must be numbers in (0, 1], at least one, got {list(shares)}")
+        if not isinstance(shares, tuple) or not shares:
+            raise ValueError(f"shares must be a list of numbers in (0, 1], at least one, got {shares!r}")
+        if not all(type(share) in (int, float) and 0 < share <= 1 for share in shares):
+            raise ValueError(f"shares must be numbers in (0, 1], got {list(shares)}")
         if list(shares) != sorted(set(shares)):
             raise ValueError(f"shares must rise, each there once, got {list(shares)}")
         if type(self.rollouts) is not int or self.rollouts < 1:
