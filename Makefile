@@ -64,6 +64,7 @@ demo-data: setup  ## Make the demo's data and base model (both cached)
 
 demo: demo-data  ## Train: a real Fast DAPO run on the CPU, to the end
 	@$(PY) -m recipe.fast_dapo.main +backend=cpu +experiment=arithmetic_demo
+	@$(PY) -m verl_ext.report run outputs/fast_dapo_demo
 
 # Only root can install; anybody else gets skipped tests, and a line that says so. CI sets REQUIRE_BROWSER and fails.
 browser:
@@ -80,6 +81,7 @@ demo-arc-data: setup
 
 demo-arc: demo-arc-data  ## Golden redaction on the CPU, to the end. ARC=FILE: on ARC's own tasks
 	@$(PY) -m recipe.golden_redaction.main --config-name golden_redaction_cpu
+	@$(PY) -m verl_ext.report run outputs/golden_redaction_demo
 	@$(PY) -m verl_ext.report trace outputs/golden_redaction_demo --tasks $(ARC)
 
 test: demo-data browser  ## All tests: unit, compat, pages in a browser, then real Ray, FSDP2 and vLLM

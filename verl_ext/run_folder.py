@@ -1,7 +1,9 @@
 """Names of the files in a run folder."""
 
 import json
+import platform
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,12 @@ class RunFolder:
     def engine_ledger(self) -> Path:
         """Processes and shared memory of the vLLM engines while they run."""
         return self.path / "engine_resources.json"
+
+    def write_versions(self, versions: dict[str, str]) -> None:
+        """Record the libraries that the run uses, by distribution, with Python's and torch's."""
+        found = {"python": platform.python_version(), "torch": metadata.version("torch"), **versions}
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / "versions.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write the summary at once or not at all."""

@@ -28,7 +28,7 @@ def train(config: DictConfig, check_settings: Callable[[DictConfig], Any], title
         SignalError: what is wrong, before Ray starts where it can be known by then.
     """
     launch.adopt_environment(config)
-    check_versions()
+    versions = check_versions()
     check_settings(config)
     launch.resolve_paths(config, *PATHS)
     apply_prompt_format(config)
@@ -48,5 +48,6 @@ def train(config: DictConfig, check_settings: Callable[[DictConfig], Any], title
 
     auto_set_device(config)
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    folder.write_versions(versions)
     launch.run(config, run_ppo)
     print_summary(folder, title)

@@ -66,9 +66,10 @@ class SignalTrainer(PPOTrainerSync):
 
     def collect_batch(self, metrics: dict[str, Any], num_prompts: int) -> KVBatchMeta:
         """The rollouts to train on; runs while the engines are awake."""
-        batch, sampler_metrics = self.replay_buffer.sample(
-            global_steps=self.global_steps, partition_id="train", batch_size=num_prompts
-        )
+        with marked_timer("gen", self.timing_raw):
+            batch, sampler_metrics = self.replay_buffer.sample(
+                global_steps=self.global_steps, partition_id="train", batch_size=num_prompts
+            )
         metrics.update(sampler_metrics)
         return batch
 

@@ -76,8 +76,7 @@ class FastDapoTrainer(TracInTrainer):
 
     def collect_batch(self, metrics: dict[str, Any], num_prompts: int) -> KVBatchMeta:
         if not self.settings.enable:
-            with marked_timer("gen", self.timing_raw):
-                return super().collect_batch(metrics, num_prompts)
+            return super().collect_batch(metrics, num_prompts)
         self.timing_raw["gen"] = 0.0  # a step that the buffer covers generates nothing, and says so
         self.controller.reset_step_metrics()
         self._release(self.controller.evict(self._weight_version))

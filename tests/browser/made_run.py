@@ -1,0 +1,135 @@
+"""Run folders as Fast DAPO writes them, without a model: the counts are those of its own bookkeeping."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from recipe.fast_dapo.curriculum_metrics import CurriculumCounts
+from verl_ext.json_lines import JsonLines
+from verl_ext.metrics_stream import STEP, MetricsStream
+from verl_ext.run_folder import RunFolder
+
+N, N_CONTINUE, SCREENED = 4, 12, 16
+HOSTILE = "</script><img src=x onerror=\"window.hacked='made'\"><b>%{x}&lt;"
+
+
+class MadeRun:
+    """A run that learns: prompts become easier; its buffer holds the continuations of the step's mixed prompts."""
+
+    def __init__(self, folder: Path, num_prompts: int = 60, seed: int = 0, slow: float = 1.0) -> None:
+        self.folder = RunFolder(folder)
+        self._metrics = MetricsStream(self.folder.metrics)
+        self._prompts = JsonLines(self.folder.prompts)
+        self._chance = random.Random(seed)
+        self._counts = CurriculumCounts(N)
+        self._ease = {index: self._chance.uniform(-1.6, 0.6) for index in range(num_prompts)}
+        self._names: dict[int, Any] = {index: index for index in self._ease} | {num_prompts - 1: HOSTILE}
+        self._slow = slow
+        self.step = 0
+        self.seconds = 0.0
+
+    def write_settings(self, **more: Any) -> None:
+        """The configuration as Hydra leaves it."""
+        folder = self.folder.path / "hydra"
+        folder.mkdir()
+        config = {
+            "engine_guard": {"max_probs_diff": 0.001},
+            "curriculum": {"enable": True, "schedule": "merged"},
+            "actor_rollout_ref": {"actor": {"optim": {"lr": 1e-4}}, "rollout": {"n": N}},
+            "data": {"train_files": HOSTILE},
+            **more,
+        }
+        (folder / "config.yaml").write_text(json.dumps(config))
+        (folder / "overrides.yaml").write_text(json.dumps(["+backend=cpu", "actor_rollout_ref.actor.optim.lr=1e-4"]))
+        hydra = {"job": {"config_name": "fast_dapo"}, "runtime": {"version": "1.3.2", "choices": {"backend": "cpu"}}}
+        (folder / "hydra.yaml").write_text(json.dumps({"hydra": hydra}))
+
+    def train(self, steps: int, **more: float) -> "MadeRun":
+        """Append so many steps; `more` goes into the last record."""
+        for _ in range(steps):
+            record = self._one_step()
+            if _ == steps - 1:
+                record |= more
+            self._metrics.append(record)
+        return self
+
+    def finish(self) -> "MadeRun":
+        """Write the summary."""
+        counts = self._counts.windows["total"]
+        self.folder.write_summary(
+            {
+                "val_accuracy_before": 0.12,
+                "val_accuracy_after": self._accuracy(),
+                "global_steps": self.step,
+                "total_training_steps": self.step,
+                "seconds": self.seconds,
+                "rollouts_generated": counts["generated_rollouts"],
+                "rollouts_trained": counts["trained_rollouts"],
+                "seconds_by_phase": {},
+            }
+        )
+        return self
+
+    def _accuracy(self) -> float:
+        return round(1 / (1 + 6 * 2.7 ** (-self.step / (25 * self._slow))), 4)
+
+    def _one_step(self) -> dict[str, Any]:
+        self.step += 1
+        chance, counts = self._chance, self._counts
+        events = []
+        for index in chance.sample(sorted(self._ease), SCREENED):
+            rate = min(0.98, max(0.02, 0.5 + self._ease[index] / 2 + self.step / (80 * self._slow)))
+            passes = sum(chance.random() < rate for _ in range(N))
+            counts.add("generated_rollouts", N)
+            counts.add_screening(passes, N)
+            name = self._names[index]
+            events.append({"event": "screening", "index": name, "samples": N, "passes": passes})
+            if passes in (0, N):
+                counts.add("all_wrong" if passes == 0 else "all_right")
+                counts.add("uninformative_rollouts", N)
+                continue
+            counts.add("qualified")
+            counts.add("generated_rollouts", N_CONTINUE)
+            passes = sum(chance.random() < rate for _ in range(N_CONTINUE))
+            events.append({"event": "continuation", "index": name, "samples": N_CONTINUE, "passes": passes})
+            events.append({"event": "trained", "index": name})
+            counts.add("trained")
+            counts.add("trained_rollouts", N + N_CONTINUE)
+        self._prompts.append({"step": self.step} | event for event in events)
+        timing = {"gen": chance.uniform(2, 3), "old_log_prob": 0.6, "update_actor": chance.uniform(1, 1.4)}
+        step_seconds = (sum(timing.values()) + 0.3) * self._slow
+        self.seconds += step_seconds
+        total = counts.windows["total"]
+        record = counts.metrics() | {
+            "curriculum/buffered_rollouts": 0.0,
+            "curriculum/unaccounted_rollouts": 0.0,
+            "actor/entropy": 0.9 * 2.7 ** (-self.step / 60) + chance.uniform(0, 0.05),
+            "actor/grad_norm": chance.uniform(0.5, 1.0),
+            "critic/score/mean": self._accuracy() + chance.uniform(-0.06, 0.06),
+            "engine_guard/probs_diff_mean": 2e-6,
+            **{f"timing_s/{name}": seconds * self._slow for name, seconds in timing.items()},
+            "timing_s/step": step_seconds,
+            "training/total/seconds": self.seconds,
+            "training/total/rollouts_generated": total["generated_rollouts"],
+            "training/total/rollouts_trained": total["trained_rollouts"],
+            STEP: self.step,
+        }
+        if self.step % 10 == 0:
+            record["val-core/arithmetic/acc/mean@1"] = self._accuracy()
+        counts.reset("step")
+        return record
+
+
+def write_influence(folder: Path, steps: int, size: int, with_text: bool = False, seed: int = 1) -> None:
+    """`influence.jsonl` as TracIn writes it; texts are hostile."""
+    chance = random.Random(seed)
+    records = []
+    for step in range(1, steps + 1):
+        for place in range(size):
+            reward = float(chance.random() < 0.4)
+            score = chance.gauss(0.002 * reward, 0.003) if chance.random() < 0.6 else 0.0
+            record = {"step": step, "index": place % 7, "key": f"key-{step}_{place}_0", "reward": reward}
+            record |= {"advantage": reward - 0.4, "score": score, "weight": float(score > 0)}
+            records.append(record | ({"text": HOSTILE} if with_text else {}))
+    JsonLines(RunFolder(folder).influence).append(records)

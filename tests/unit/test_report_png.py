@@ -1,0 +1,62 @@
+"""Curves as pictures: the chosen ones, without a browser, and a person is told what cannot be drawn."""
+
+from pathlib import Path
+
+import pytest
+
+from verl_ext.metrics_stream import STEP, MetricsStream
+from verl_ext.report.__main__ import main
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """Two runs; the metric of one is missing in the other, and their names mean something to matplotlib."""
+    folders = [tmp_path / "_a $x_1$", tmp_path / "b"]
+    for place, folder in enumerate(folders):
+        stream = MetricsStream(folder / "metrics.jsonl")
+        for step in range(1, 6):
+            own = {"only/b": step} if place else {"actor/entropy": None if step == 2 else 1 / step}
+            stream.append({STEP: step, "training/total/seconds": 2.0 * step, "critic/score/mean": step / 9} | own)
+    return folders
+
+
+def _pictures(folder: Path) -> dict[str, int]:
+    return {path.name: path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" for path in folder.iterdir()}
+
+
+def test_the_curves_that_open_the_page_are_drawn(runs, tmp_path: Path):
+    png = tmp_path / "png"
+    assert main(["run", str(runs[0]), "--output", str(tmp_path / "r.html"), "--png", str(png)]) == 0
+    assert _pictures(png) == {"critic--score--mean.png": True, "actor--entropy.png": True}
+    assert (tmp_path / "r.html").is_file()
+
+
+def test_chosen_curves_of_several_runs_are_drawn_over_seconds(runs, tmp_path: Path):
+    options = ["--metrics", "critic/score/mean,only/b", "--smooth", "0.5", "--x", "seconds"]
+    for png in (tmp_path / "one", tmp_path / "two"):
+        command = ["compare", *map(str, runs), "--output", str(tmp_path / "c.html"), "--png", str(png), *options]
+        assert main(command) == 0
+    assert _pictures(tmp_path / "one") == {"critic--score--mean.png": True, "only--b.png": True}
+    # The same run gives the same picture, so that a paper's repository does not change for nothing.
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--metrics", "score/mean"], "critic/score/mean"),
+        (["--smooth", "1"], "below 1, got 1: try 0.6"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(runs, tmp_path: Path, capsys, options, words):
+    command = ["run", str(runs[0]), "--output", str(tmp_path / "r.html"), "--png", str(tmp_path / "p"), *options]
+    assert main(command) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_folder_that_is_no_run_is_said(tmp_path: Path, capsys):
+    assert main(["run", str(tmp_path), "--output", str(tmp_path / "r.html")]) == 2
+    assert main(["compare", str(tmp_path / "none"), "--output", str(tmp_path / "r.html")]) == 2
+    assert capsys.readouterr().err.count("neither metrics.jsonl nor hydra/ is there") == 2

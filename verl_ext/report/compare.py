@@ -1,0 +1,88 @@
+"""The comparison's command: several runs on one page."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from verl_ext.metrics_stream import STEP
+from verl_ext.report import curves
+from verl_ext.report.blocks import pack
+from verl_ext.report.compare_data import compare_curve_blocks, names_of, number_rows
+from verl_ext.report.page import Page
+from verl_ext.report.plots import add_png_arguments, write_pngs
+from verl_ext.report.run import style_block
+from verl_ext.report.run_config import differences, flatten
+from verl_ext.report.run_data import run_line
+from verl_ext.report.run_records import RunRecords, read_run, stamp
+
+NAME = "compare"
+HELP = "Several runs on one page: curves over steps, seconds or rollouts, their numbers, what was configured apart."
+
+SCRIPTS = ("charts.js", "run_views.js", "run_curves.js", "compare.js", "run.js")
+
+
+class CompareSource:
+    """Run folders as one page; `refresh` reads again the runs that have changed."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._paths = paths
+        self._stamps: list[Any] = [()] * len(paths)
+        self._runs: list[RunRecords | None] = [None] * len(paths)
+        self._version = 0
+        self._page: Page | None = None
+
+    def refresh(self) -> int:
+        for place, path in enumerate(self._paths):
+            folder = RunRecords(path).folder
+            now = (stamp(folder.metrics), stamp(folder.summary), stamp(path / "hydra" / "config.yaml"))
+            if now != self._stamps[place]:
+                self._stamps[place], self._runs[place] = now, read_run(path)
+                self._version += 1
+                self._page = None
+        return self._version
+
+    def page(self) -> Page:
+        if self._page is None:
+            runs = [run for run in self._runs if run is not None]
+            self._page = Page("Runs compared", SCRIPTS, _blocks(runs), with_plotly=True)
+        return self._page
+
+
+def _blocks(runs: list[RunRecords]) -> dict[str, str]:
+    tables = [curves.columns(run.metrics) for run in runs]
+    names = names_of([run.path for run in runs])
+    lines: list[dict[str, Any]] = [
+        run_line(run, table) | {"name": name} for run, table, name in zip(runs, tables, names, strict=True)
+    ]
+    known = {name for table in tables for name in table}
+    index = {
+        "about": [f"{len(runs)} runs", *(f"{name}: {run.path}" for name, run in zip(names, runs, strict=True))],
+        "views": ["curves", "numbers", "configuration"],
+        "runs": lines,
+        "groups": curves.groups(known),
+        "headlines": curves.headlines(known - {STEP}),
+        "numbers": number_rows([line["numbers"] for line in lines]),
+        "configuration": differences([flatten(run.config) for run in runs]),
+        "num_keys": len({key for run in runs for key in flatten(run.config)}),
+    }
+    return {"index": pack(index), "style": style_block()} | compare_curve_blocks(tables)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `compare`."""
+    parser.add_argument(
+        "paths", type=Path, nargs="+", metavar="RUN_DIR", help="run folders; the first is the reference"
+    )
+    add_png_arguments(parser)
+
+
+def source(options: argparse.Namespace) -> CompareSource:
+    """What `compare` shows; with `--png` the curves are also drawn.
+
+    Raises:
+        SignalError: A folder is no run, or a metric or smoothing weight cannot be drawn.
+    """
+    runs = [read_run(path) for path in options.paths]
+    if options.png is not None:
+        write_pngs(runs, options)
+    return CompareSource(options.paths)

@@ -1,0 +1,123 @@
+"""A run's metrics as curves: columns, groups, axes, smoothing. Pure."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from verl_ext.metrics_stream import STEP
+
+AXES = {
+    "step": (STEP, "step"),
+    "seconds": ("training/total/seconds", "seconds of training"),
+    "rollouts": ("training/total/rollouts_generated", "rollouts generated"),
+}
+"""Choice of the horizontal axis -> (metric, title)."""
+
+# Groups that say whether it learns come before verl's many details.
+_FIRST_GROUPS = (
+    *("val-core", "val-aux", "curriculum", "golden", "tracin", "predictor", "engine_guard", "critic", "actor"),
+)
+
+# What a person looks at first, in this order; a name that ends with `*` stands for all that begin so.
+_HEADLINES = (
+    "val-core/*",
+    "critic/score/mean",
+    "golden/state_reward/mean",
+    "golden/k/mean",
+    "golden/movement/engine/intended_way",
+    "curriculum/total/qualified_share",
+    "curriculum/total/generated_to_trained",
+    "tracin/selection_ratio",
+    "tracin/score/q95",
+    "actor/entropy",
+    "actor/grad_norm",
+    "response_length/mean",
+    "engine_guard/probs_diff_mean*",
+    "timing_s/step",
+)
+NUM_HEADLINES = 8
+
+
+def columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """Each metric that is a number somewhere, with one value a record; None where it is missing or was NaN."""
+    numbers = {name for record in records for name, value in record.items() if _is_number(value)}
+    return {
+        name: [value if _is_number(value := record.get(name)) else None for record in records]
+        for name in sorted(numbers)
+    }
+
+
+def groups(names: Iterable[str]) -> dict[str, list[str]]:
+    """Metrics by what stands before the first slash, the groups of the recipes first."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(names):
+        found.setdefault(name.partition("/")[0] if "/" in name else "other", []).append(name)
+    order = {group: place for place, group in enumerate(_FIRST_GROUPS)}
+    return dict(sorted(found.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
+
+
+def headlines(names: Iterable[str]) -> list[str]:
+    """The metrics that are shown when none was chosen: at most `NUM_HEADLINES`."""
+    known, chosen = sorted(names), []
+    for pattern in _HEADLINES:
+        if pattern.endswith("*"):
+            chosen += [name for name in known if name.startswith(pattern[:-1])]
+        elif pattern in known:
+            chosen.append(pattern)
+    return (chosen or known)[:NUM_HEADLINES]
+
+
+def smooth(values: Sequence[float | None], weight: float) -> list[float | None]:
+    """Exponential moving average that is not drawn toward 0 at its start (Adam's correction); a None stays None.
+
+    Args:
+        values: One a step.
+        weight: What is kept of the past at each value, 0 <= weight < 1; 0 changes nothing.
+
+    Raises:
+        ValueError: The weight is out of range.
+    """
+    if not 0 <= weight < 1:
+        raise ValueError(f"the smoothing weight must be at least 0 and below 1, got {weight!r}: try 0.6")
+    average, known, result = 0.0, 0, []
+    for value in values:
+        if value is None:
+            result.append(None)
+            continue
+        average = weight * average + (1 - weight) * value
+        known += 1
+        result.append(average / (1 - weight**known))
+    return result
+
+
+def axis(table: Mapping[str, Sequence[float | None]], choice: str) -> list[float | None]:
+    """Positions of the records on one of `AXES`; empty if the run has no such metric."""
+    return list(table.get(AXES[choice][0], ()))
+
+
+def short(value: float | None, digits: int = 6) -> float | None:
+    """The value with so many significant digits: more than a chart shows, in fewer letters."""
+    if value is None or not math.isfinite(value):
+        return None
+    return value if type(value) is int else float(f"{value:.{digits}g}")
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of the values lie, by linear interpolation.
+
+    Raises:
+        ValueError: There are no values.
+    """
+    if not values:
+        raise ValueError("a quantile of no values: give at least one")
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    # This form stays between the two, whatever rounding does to their difference.
+    part = place - low
+    return ordered[low] if part == 0 else ordered[low] * (1 - part) + ordered[high] * part
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

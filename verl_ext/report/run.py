@@ -1,0 +1,110 @@
+"""The run report's command: what a run was told, what it did, and what is odd about it."""
+
+import argparse
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from verl_ext.report import curves
+from verl_ext.report.blocks import pack, pack_text
+from verl_ext.report.config_layers import config_layers
+from verl_ext.report.influence_data import influence_data
+from verl_ext.report.page import Page
+from verl_ext.report.plots import add_png_arguments, write_pngs
+from verl_ext.report.run_config import config_rows, flatten, override_keys
+from verl_ext.report.run_data import curriculum_blocks, curve_blocks, run_index
+from verl_ext.report.run_records import RunRecords, read_objects, read_run, stamp
+from verl_ext.report.run_samples import read_samples
+
+NAME = "run"
+HELP = "A run's configuration, curves, time, rollouts, warnings and samples; its curriculum and influence scores."
+
+SCRIPTS = (
+    "charts.js",
+    "run_views.js",
+    "run_curves.js",
+    "run_overview.js",
+    "run_config.js",
+    "run_samples.js",
+    "run_curriculum.js",
+    "run_influence.js",
+    "run.js",
+)
+
+
+class RunSource:
+    """A run folder as a page; `refresh` reads again what has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamps: dict[str, Any] = {}
+        self._version = 0
+        self._page: Page | None = None
+        self._blocks: dict[str, dict[str, str]] = {}
+
+    def refresh(self) -> int:
+        stamps = {name: stamp(path) for name, path in self._files().items()}
+        changed = {name for name, own in stamps.items() if own != self._stamps.get(name, "never read")}
+        if changed:
+            self._stamps = stamps
+            self._version += 1
+            self._page = None
+            self._read(changed)
+        return self._version
+
+    def page(self) -> Page:
+        if self._page is None:
+            blocks = {name: block for part in self._blocks.values() for name, block in part.items()}
+            self._page = Page(f"Run {self._run.name}", SCRIPTS, blocks, with_plotly=True)
+        return self._page
+
+    def _files(self) -> dict[str, Path]:
+        folder = RunRecords(self._path).folder
+        return {
+            "metrics": folder.metrics,
+            "summary": folder.summary,
+            "prompts": folder.prompts,
+            "influence": folder.influence,
+            "entries": folder.golden_entries,
+            "config": self._path / "hydra" / "config.yaml",
+        }
+
+    def _read(self, changed: set[str]) -> None:
+        self._run = run = read_run(self._path)
+        parts = self._blocks
+        if "influence" in changed:
+            scores = influence_data(read_objects(run.folder.influence)[0])
+            parts["influence"] = {"influence": pack(scores)} if scores is not None else {}
+        if changed & {"prompts", "metrics", "summary"}:
+            parts["curriculum"] = curriculum_blocks(run, read_objects(run.folder.prompts)[0])
+        if "config" in changed:
+            layers = config_layers(run.recipe, (run.hydra.get("runtime") or {}).get("choices"))
+            rows = config_rows(flatten(run.config), override_keys(run.overrides), layers)
+            parts["config"] = {"config": pack(rows), "style": style_block()}
+        parts["samples"] = {"samples": pack(read_samples(run))}
+        views = ["overview", "curves", "configuration", "samples"]
+        views += [name for name in ("curriculum", "influence") if parts[name]]
+        parts["run"] = {"index": pack(run_index(run, views))} | curve_blocks(curves.columns(run.metrics))
+
+
+def style_block() -> str:
+    """The style of the pages of runs, which their script adds to the shared one."""
+    return pack_text(files("verl_ext.report").joinpath("static", "run.css").read_text(encoding="utf-8"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `run`."""
+    parser.add_argument("path", type=Path, metavar="RUN_DIR", help="a run folder, also of a run that still goes on")
+    add_png_arguments(parser)
+
+
+def source(options: argparse.Namespace) -> RunSource:
+    """What `run` shows; with `--png` the curves are also drawn.
+
+    Raises:
+        SignalError: There is no such run, or a metric or smoothing weight that cannot be drawn.
+    """
+    run = read_run(options.path)
+    if options.png is not None:
+        write_pngs([run], options)
+    return RunSource(options.path)
