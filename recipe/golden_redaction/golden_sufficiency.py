@@ -1,11 +1,10 @@
 """Whether the docstrings of the golden solutions are enough: a model writes the code from the docstring alone.
 
-    python -m recipe.golden_redaction.golden sufficiency --model PATH --unsandboxed \\
-        --task-file arc-agi-1_training.json.gz --samples 8
+    python -m recipe.golden_redaction.golden sufficiency --model PATH --task-file arc-agi-1_training.json.gz --samples 8
 
 A docstring from which a capable model cannot write the code leaves something out. The model sees no pair, only the
-function's head; an attempt counts if it solves every pair of the task. The code of the model runs in a plain process
-with a time limit, hence `--unsandboxed`: use it only on a machine where that does no harm.
+function's head; an attempt counts if it solves every pair of the task. Its code runs in the sandbox; a program that met
+an infrastructure error in every attempt is no attempt.
 """
 
 import argparse
@@ -15,9 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from recipe.golden_redaction.golden_run import run_solution
 from recipe.golden_redaction.golden_tasks import GoldenError, NamedPair, read_pairs, read_solution, solution_names
 from recipe.golden_redaction.prompts import FENCE, program
+from verl_ext.sandbox.executor import Executor
+from verl_ext.sandbox.policy import LEVELS, SandboxPolicy
+from verl_ext.sandbox.pool import SandboxPool
+from verl_ext.sandbox.results import Pair
 
 INSTRUCTION = f"""\
 Write the body of this Python function. A grid is a list of rows, and each cell is a colour from 0 to 9. Follow the \
@@ -36,7 +38,7 @@ class Sufficiency:
 
     Attributes:
         task: Task id.
-        attempts: Programs that were sampled.
+        attempts: Programs that were sampled and judged.
         passed: How many of them solve every pair.
     """
 
@@ -57,7 +59,7 @@ def measure_task(
     source: str,
     pairs: Sequence[NamedPair],
     sample: Callable[[str, str], Sequence[str]],
-    execute: Callable[[str, Sequence[NamedPair]], bool],
+    executor: Executor,
 ) -> Sufficiency:
     """Samples programs for one task and counts those that solve it.
 
@@ -66,13 +68,18 @@ def measure_task(
         source: Its golden solution; only the part up to the docstring's end is shown.
         pairs: What a program has to solve.
         sample: From the user message and the beginning of the answer to continuations of that beginning.
-        execute: Whether a program solves all of the pairs.
+        executor: Runs the programs.
     """
     start = head(source)
     texts = sample(INSTRUCTION % start, f"{FENCE}python\n{start}\n")
     before = program("")[:-1]
-    programs = [program(start[len(before) :] + "\n" + text) for text in texts]
-    return Sufficiency(task, len(programs), sum(execute(text, pairs) for text in programs))
+    wanted = [Pair([list(row) for row in pair.input], [list(row) for row in pair.output]) for pair in pairs]
+    jobs = [(program(start[len(before) :] + "\n" + text), wanted) for text in texts]
+    rewards = [result.reward for result in executor.check_many(jobs, stop_at_first_failure=True)]
+    for place, reward in enumerate(rewards):
+        if reward is None:
+            rewards[place] = executor.check_many([jobs[place]], stop_at_first_failure=True)[0].reward
+    return Sufficiency(task, sum(reward is not None for reward in rewards), sum(reward == 1.0 for reward in rewards))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--max-new-tokens", type=int, default=768)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds for all pairs of a program")
-    parser.add_argument("--unsandboxed", action="store_true", help="let the model's code run in a plain process")
+    parser.add_argument("--require", default="minimum", choices=sorted(LEVELS), help="isolation of the sandbox")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,10 +100,9 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         GoldenError: The options contradict themselves, or a task has no pairs.
+        SandboxUnavailableError: This machine cannot give the isolation that is required.
     """
-    if not args.unsandboxed:
-        raise GoldenError("the model's code would run in a plain process: agree to it with --unsandboxed")
-    for name in ("samples", "temperature", "max_new_tokens", "time_limit"):
+    for name in ("samples", "temperature", "max_new_tokens"):
         if not getattr(args, name) > 0:
             raise GoldenError(f"--{name.replace('_', '-')} must be above 0, got {getattr(args, name)}")
     pairs = read_pairs(args.task_file, args.fresh)
@@ -105,17 +110,14 @@ def run(args: argparse.Namespace) -> int:
     missing = [name for name in names if not pairs.get(name)]
     if missing:
         raise GoldenError(f"no pairs of {', '.join(missing)} in the given files. Give the files that have them.")
-
-    def execute(text: str, wanted: Sequence[NamedPair]) -> bool:
-        return not any(result.problem for result in run_solution(text, wanted, args.time_limit))
-
-    sample = _sampler(args)
     found = []
-    for name in names:
-        found.append(measure_task(name, read_solution(name), pairs[name], sample, execute))
-        print(json.dumps(asdict(found[-1])), flush=True)
+    with SandboxPool(SandboxPolicy(require=args.require)) as pool:
+        sample = _sampler(args)
+        for name in names:
+            found.append(measure_task(name, read_solution(name), pairs[name], sample, pool))
+            print(json.dumps(asdict(found[-1])), flush=True)
     total = Sufficiency("all", sum(x.attempts for x in found), sum(x.passed for x in found))
-    print(json.dumps({**asdict(total), "pass_rate": total.passed / total.attempts}))
+    print(json.dumps({**asdict(total), "pass_rate": total.passed / total.attempts if total.attempts else None}))
     return 0
 
 

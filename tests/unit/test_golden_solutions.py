@@ -1,6 +1,5 @@
 """The golden solutions keep their form, compute their outputs, and solve every pair; the checker sees it when not."""
 
-import argparse
 import importlib
 import json
 import subprocess
@@ -15,7 +14,7 @@ from recipe.golden_redaction.golden_check import check_all, check_solution, orde
 from recipe.golden_redaction.golden_form import form_problems, hard_coded, measure
 from recipe.golden_redaction.golden_order import ORDER
 from recipe.golden_redaction.golden_run import run_solution, run_solutions
-from recipe.golden_redaction.golden_sufficiency import head, measure_task, run
+from recipe.golden_redaction.golden_sufficiency import head, measure_task
 from recipe.golden_redaction.golden_tasks import (
     GoldenError,
     NamedPair,
@@ -24,7 +23,8 @@ from recipe.golden_redaction.golden_tasks import (
     solution_names,
 )
 from recipe.golden_redaction.prompts import golden_text
-from verl_ext.errors import SignalError
+from verl_ext.sandbox.pool import SandboxPool
+from verl_ext.sandbox.results import Execution, Status
 
 ARC = Path(__file__).resolve().parents[3] / "shared" / "data" / "arc"
 NAMES = solution_names()
@@ -345,10 +345,9 @@ def test_sufficiency_shows_the_docstring_alone_and_counts_what_passes():
         asked.append((message, start))
         return [GOOD.split('"""\n')[2] + "```\nDone.", "    result = input_grid\n    return result\n", "nonsense ("]
 
-    def execute(text: str, pairs: Sequence[NamedPair]) -> bool:
-        return not any(result.problem for result in run_solution(text, pairs))
-
-    found = measure_task("a", GOOD, PAIRS, sample, execute)
+    with SandboxPool() as pool:
+        found = measure_task("a", GOOD, PAIRS, sample, pool)
+        assert pool.counts[Status.SYNTAX_ERROR] == 1
     assert (found.attempts, found.passed) == (3, 1)
     ((message, start),) = asked
     assert start == f"```python\n{head(GOOD)}\n"
@@ -357,9 +356,15 @@ def test_sufficiency_shows_the_docstring_alone_and_counts_what_passes():
     assert head(GOOD).endswith('"""')
 
 
-def test_sufficiency_refuses_to_run_model_code_unasked():
-    with pytest.raises(SignalError, match="--unsandboxed"):
-        run(argparse.Namespace(unsandboxed=False))
+def test_a_program_that_nobody_could_judge_is_no_attempt():
+    class Failing(SandboxPool):
+        def _run(self, program: str, input_grid: list[list[int]]) -> Execution:
+            return Execution(Status.INFRASTRUCTURE_ERROR)
+
+    with Failing() as pool:
+        found = measure_task("a", GOOD, PAIRS, lambda message, start: ["    return input_grid\n"], pool)
+        assert pool.counts == {Status.INFRASTRUCTURE_ERROR: 2}  # the second is the second attempt
+    assert (found.attempts, found.passed) == (0, 0)
 
 
 def test_the_command_module_is_named_as_documented():
