@@ -34,6 +34,20 @@ def address(records, tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
+def test_what_is_appended_before_the_page_first_asks_comes_up_too(viewer, records, address, entries):
+    page = viewer().page
+    # The page is there, and its first question waits until the run has gone on.
+    waiting = []
+    page.route("**/version", lambda route: waiting.append(route) if not waiting else route.continue_())
+    page.goto(address)
+    expect(page.locator(".found")).to_contain_text("0 of 0 states")
+    records.append(entries[:5])
+    while not waiting:
+        page.wait_for_timeout(50)
+    waiting[0].continue_()
+    expect(page.locator(".found")).to_contain_text("5 of 5 states", timeout=15_000)
+
+
 def test_new_records_come_up_by_themselves(viewer, records, address, entries):
     page = viewer().page
     page.goto(address)

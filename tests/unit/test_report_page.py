@@ -71,7 +71,7 @@ def test_a_script_that_a_browser_would_cut_is_refused(monkeypatch):
 def test_the_data_is_in_the_page_or_stays_with_the_server():
     page = Page("title", ("golden.js",), {"index": pack(["marker"])})
     assert pack(["marker"]) in render(page)
-    assert pack(["marker"]) not in render(page, live=True)
+    assert pack(["marker"]) not in render(page, live_version=1)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r\ufeff")))

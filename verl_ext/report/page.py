@@ -41,13 +41,15 @@ class Page:
     with_plotly: bool = False
 
 
-def render(page: Page, live: bool = False) -> str:
+def render(page: Page, live_version: int | None = None) -> str:
     """The page as HTML.
 
     Args:
         page: What to write.
-        live: The page is served: it leaves the blocks out, and fetches them and what is new from its server.
+        live_version: The page is served, as of this version: it leaves the blocks out, fetches them from its server,
+            and asks there whether a newer version has come. None: a file.
     """
+    live = live_version is not None
     scripts = [_script(name) for name in (*SHARED_SCRIPTS, *page.scripts)]
     hashes = [_hash(script) for script in scripts]
     blocks = {} if live else dict(page.blocks)
@@ -73,7 +75,7 @@ def render(page: Page, live: bool = False) -> str:
             style=Markup(_static("page.css")),
             scripts=[Markup(script) for script in scripts],
             blocks=blocks,
-            live=live,
+            live_version=live_version,
         )
     )
 

@@ -69,8 +69,8 @@ def make_server(source: Source, port: int = 0) -> ThreadingHTTPServer:
 def _find(source: Source, path: str) -> tuple[HTTPStatus, str, str]:
     """Status, content type and text of an address."""
     if path == "/":
-        source.refresh()
-        return HTTPStatus.OK, "text/html", render(source.page(), live=True)
+        version = source.refresh()
+        return HTTPStatus.OK, "text/html", render(source.page(), live_version=version)
     if path == "/version":
         return HTTPStatus.OK, "application/json", json.dumps(source.refresh())
     name = path.removeprefix("/block/")

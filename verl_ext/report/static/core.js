@@ -130,11 +130,12 @@ globalThis.report = (() => {
   }
 
   async function follow() {
-    let known = null;
+    // What the page came with: something may have been added before the first question.
+    let known = Number(document.documentElement.dataset.version);
     for (;;) {
       try {
         const version = await (await fetch("version")).json();
-        if (known !== null && version !== known) {
+        if (version !== known) {
           unpacked.clear();
           view.forget?.();
           await render();
