@@ -30,6 +30,7 @@ class TracInSettings:
         check_identity_every: Steps between two checks that the scores of all samples add up to <their gradient, G>, one
             more product a layer each; 0: never.
         record_scores: Write each sample's score and weight to the run folder.
+        record_texts: And the texts of so many samples with a step's highest scores, and as many with its lowest.
     """
 
     enable: bool = False
@@ -40,6 +41,7 @@ class TracInSettings:
     validation_files: str | tuple[str, ...] | None = None
     check_identity_every: int = 10
     record_scores: bool = True
+    record_texts: int = 4
 
     def __post_init__(self) -> None:
         for name in ("enable", "one_pass", "record_scores"):
@@ -47,6 +49,8 @@ class TracInSettings:
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
         if type(self.check_identity_every) is not int or self.check_identity_every < 0:
             raise ValueError(f"check_identity_every must be an int >= 0, got {self.check_identity_every!r}: try 10")
+        if type(self.record_texts) is not int or self.record_texts < 0:
+            raise ValueError(f"record_texts must be an int >= 0, got {self.record_texts!r}: 0 keeps no text")
         if self.enable and self.validation.strategy != "in_batch" and not self.validation_files:
             raise ValueError(
                 f"validation.strategy={self.validation.strategy} rolls out validation prompts, but validation_files is "

@@ -3,6 +3,7 @@
 Off by default: with `tracin.enable=false` it is the plain trainer, so that every recipe can build on it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,7 @@ class TracInTrainer(SignalTrainer):
             return
         advantages = [float(row.mean()) for row in rows["advantages"].unbind()]
         columns = zip(keys, list(rows["index"]), rewards, advantages, scores[real], selection.weights, strict=True)
+        texts = self._texts_of_extremes(batch.partition_id, keys, scores[real])
         self.influence_records.append(
             {
                 "step": self.global_steps,
@@ -266,8 +268,23 @@ class TracInTrainer(SignalTrainer):
                 "score": float(score),
                 "weight": float(weight),
             }
+            | ({"text": texts[key]} if key in texts else {})
             for key, index, reward, advantage, score, weight in columns
         )
+
+    def _texts_of_extremes(self, partition_id: str, keys: Sequence[str], scores: np.ndarray) -> dict[str, str]:
+        """Prompt and response of the samples with the highest and the lowest scores, by key."""
+        order = np.argsort(scores, kind="stable")
+        count = min(self.tracin.record_texts, len(order))
+        chosen = [keys[place] for place in dict.fromkeys([*order[:count], *order[len(order) - count :]])]
+        if not chosen:
+            return {}
+        rows = tq.kv_batch_get(keys=chosen, partition_id=partition_id, select_fields=["prompts", "responses"])
+        columns = (rows[name].unbind() for name in ("prompts", "responses"))
+        return {
+            key: self.tokenizer.decode([*prompt.tolist(), *response.tolist()], skip_special_tokens=True)
+            for key, prompt, response in zip(chosen, *columns, strict=True)
+        }
 
     # ------------------------------ state ------------------------------
 

@@ -54,6 +54,12 @@ def test_every_sample_is_scored_and_those_with_a_positive_score_are_trained_on(t
     assert all(record["weight"] == (record["score"] > 0) for record in records)
     assert metrics["tracin/num_selected"] == sum(record["score"] > 0 for record in records) > 0
     assert metrics["tracin/mean_ip"] == pytest.approx(np.mean([record["score"] for record in records]))
+    # The texts of the extremes, whole.
+    texts = [record for record in records if "text" in record]
+    assert len(texts) == 2 * 4
+    ordered = sorted(record["score"] for record in records)
+    assert sorted(record["score"] for record in texts) == ordered[:4] + ordered[-4:]
+    assert all("+" in record["text"] and "=" in record["text"] for record in texts)
     # A sample without an advantage has no gradient.
     assert all(record["score"] == 0 for record in records if record["advantage"] == 0)
     assert any(record["score"] < 0 for record in records)

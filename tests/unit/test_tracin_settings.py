@@ -51,6 +51,7 @@ def test_every_setting_is_read():
         "validation_files": ["a.parquet", "b.parquet"],
         "check_identity_every": 3,
         "record_scores": False,
+        "record_texts": 2,
         "selection": {
             "rule": "top_fraction", "top_fraction": 0.25, "soft_scale": 0.9, "min_keep": 3, "baseline": "after",
             "denominator": "all", "divisibility": "drop", "seed": 5,
