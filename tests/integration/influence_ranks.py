@@ -254,6 +254,8 @@ def all_worlds(_rank: int, worlds: tuple[int, ...], folder: Path) -> None:
     """Fork the processes of each world size from one that has imported verl: that takes longer than most checks."""
     torch.set_num_threads(1)
     os.environ["VERL_PLATFORM"] = "cpu"
+    # Read by transformers. In a forked process torch now and then refuses a new thread: "Invalid thread pool!".
+    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     from verl_ext import plugin
 
     plugin.register()
