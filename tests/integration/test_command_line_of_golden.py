@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from golden_assets import GoldenAssets
-from lab import ROOT
+from lab import ROOT, compose_config
 
+from recipe.golden_redaction.checks import check_config
 from recipe.golden_redaction.record_schema import find_problems
+from verl_ext.errors import ConfigError
 from verl_ext.metrics_stream import STEP, read_metrics
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -76,12 +78,19 @@ def test_every_step_is_in_the_stream_and_the_last_line_says_what_was_found(contr
         ("golden.max_new_tokens=100000", ["engine's context", "max_new_tokens"]),
         ("golden.records.warm_start=/nowhere.jsonl", ["golden.records.warm_start", "no such file"]),
         ("golden.limits.max_prompt_tokens=5", ["none of the", "golden.limits"]),
-        ("golden.redaction.growth=0.5", ["golden.redaction", "growth"]),
     ],
 )
-def test_what_cannot_work_is_refused_before_ray_starts(golden_assets: GoldenAssets, override: str, words: list[str]):
-    result = _run(*golden_assets.overrides(), *override.split())
-    assert result.returncode == 1
-    assert "Traceback" not in result.stderr
+def test_what_cannot_work_is_refused(golden_assets: GoldenAssets, override: str, words: list[str]):
+    config = compose_config(*golden_assets.overrides(), *override.split(), recipe="golden_redaction_cpu")
+    with pytest.raises(ConfigError) as caught:
+        check_config(config)
     for word in words:
-        assert word in result.stderr
+        assert word in str(caught.value)
+
+
+def test_a_refusal_is_a_sentence_before_ray_starts(golden_assets: GoldenAssets):
+    result = _run(*golden_assets.overrides(), "golden.redaction.growth=0.5")
+    assert result.returncode == 1
+    assert result.stderr.strip().startswith("error: ")
+    assert "golden.redaction: growth must be at least 1" in result.stderr
+    assert "Traceback" not in result.stderr
