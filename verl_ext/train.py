@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_ext import launch
+from verl_ext import dry_run, launch
 from verl_ext.compat import check_versions
 from verl_ext.data_checks import check_data
 from verl_ext.raw_prompt import apply_prompt_format
@@ -17,7 +17,7 @@ PATHS = ("run_dir", "data.train_files", "data.val_files", "tracin.validation_fil
 
 
 def train(config: DictConfig, check_settings: Callable[[DictConfig], Any], title: str) -> None:
-    """Check the configuration and the data, train to the end, print the summary.
+    """Check the configuration and the data, train to the end, print the summary; with `dry_run`, only check.
 
     Args:
         config: Composed by Hydra; changed.
@@ -36,7 +36,8 @@ def train(config: DictConfig, check_settings: Callable[[DictConfig], Any], title
 
     folder = RunFolder(Path(config.run_dir))
     finished = folder.read_summary()
-    if finished is not None and finished["total_training_steps"] == config.trainer.total_training_steps:
+    is_complete = finished is not None and finished["total_training_steps"] == config.trainer.total_training_steps
+    if is_complete and not config.dry_run:
         print(f"This run is complete: raise trainer.total_training_steps to go on, or remove {folder.path}.")
         print_summary(folder, title)
         return
@@ -48,6 +49,9 @@ def train(config: DictConfig, check_settings: Callable[[DictConfig], Any], title
 
     auto_set_device(config)
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    if config.dry_run:
+        print(f"\n{title}\n{dry_run.report(config, versions)}")
+        return
     folder.write_versions(versions)
     launch.run(config, run_ppo)
     print_summary(folder, title)

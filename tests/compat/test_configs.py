@@ -1,18 +1,30 @@
 """Every configuration composes, and passes our checks and verl's."""
 
 import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.fast_dapo.settings import CURRICULUM_KEYS, read_settings, resolve_group_size
+from recipe.golden_redaction import checks as golden_checks
 from recipe.golden_redaction.settings import read_settings as read_golden_settings
+from recipe.tracin import checks as tracin_checks
+from recipe.tracin.settings import check_against_actor
 from recipe.tracin.settings import read_settings as read_tracin_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "configs/experiment").glob("*.yaml"))
+ON_CPU = ("arithmetic_demo", "tracin_arithmetic", "tracin_toxicity")
+# Laid over the configuration of a model.
+BASELINES = ("dapo17k_dapo", "dapo17k_grpo", "dapo17k_rloo")
+ON_GPU = tuple(name for name in EXPERIMENTS if name not in (*ON_CPU, *BASELINES))
+# Mappings that go to other libraries as they are.
+FREE_FORM = ("override_config", "reward_kwargs", "apply_chat_template_kwargs", "ray_init")
 
 
 def _compose(*overrides: str, recipe: str = "fast_dapo") -> DictConfig:
@@ -21,7 +33,9 @@ def _compose(*overrides: str, recipe: str = "fast_dapo") -> DictConfig:
 
 
 def _recipe_of(experiment: str) -> str:
-    return "tracin" if experiment.startswith("tracin_") else "fast_dapo"
+    """The configuration that a command adds the experiment to."""
+    by_prefix = {"tracin_": "tracin", "golden_": "golden_redaction"}
+    return next((recipe for prefix, recipe in by_prefix.items() if experiment.startswith(prefix)), "fast_dapo")
 
 
 def _validate(config: DictConfig) -> None:
@@ -31,7 +45,14 @@ def _validate(config: DictConfig) -> None:
     if "curriculum" in config:
         resolve_group_size(config)
         read_settings(config)
-    read_tracin_settings(config)
+    tracin = read_tracin_settings(config)
+    if tracin.enable:
+        assert not tracin_checks._problems(config, tracin)
+        actor = config.actor_rollout_ref.actor
+        check_against_actor(tracin, actor.ppo_epochs, config.data.train_batch_size // actor.ppo_mini_batch_size)
+    if "golden" in config:
+        read_golden_settings(config)
+        assert not golden_checks._problems(config)
     OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
     # verl's actor wants a micro-batch size, which depends on the user's GPUs.
     if not config.actor_rollout_ref.actor.use_dynamic_bsz:
@@ -55,13 +76,65 @@ def test_golden_redaction_composes_and_validates(name: str):
     _validate(config)
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_composes_and_validates(experiment: str):
+@pytest.mark.parametrize("experiment", ON_CPU)
+def test_every_experiment_of_the_cpu_composes_and_validates(experiment: str):
     _validate(_compose("+backend=cpu", f"+experiment={experiment}", recipe=_recipe_of(experiment)))
 
 
+@pytest.mark.parametrize("experiment", ON_GPU)
+def test_every_experiment_of_a_gpu_composes_and_validates_as_it_is(experiment: str):
+    config = _compose(f"+experiment={experiment}", recipe=_recipe_of(experiment))
+    # _validate would set it where it is missing.
+    assert config.actor_rollout_ref.actor.use_dynamic_bsz
+    _validate(config)
+    assert config.trainer.device == "cuda"
+    assert config.trainer.experiment_name == experiment
+    actor, model, rollout = (config.actor_rollout_ref[name] for name in ("actor", "model", "rollout"))
+    assert actor.strategy == config.actor_rollout_ref.ref.strategy == "fsdp2"
+    assert model.override_config.attn_implementation == "flash_attention_2"
+    assert (model.use_remove_padding, model.enable_gradient_checkpointing, rollout.free_cache_engine) == (True,) * 3
+    # verl refuses a row that is longer than the budget of a micro-batch.
+    if "golden" not in config:
+        longest = config.data.max_prompt_length + config.data.max_response_length
+        assert longest <= actor.ppo_max_token_len_per_gpu <= rollout.log_prob_max_token_len_per_gpu
+
+
+@pytest.mark.parametrize("model", [name for name in ON_GPU if name.startswith("dapo17k_")])
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_every_baseline_goes_over_every_model(baseline: str, model: str):
+    fast, config = _compose(f"+experiment={model}"), _compose(f"+experiment=[{model},{baseline}]")
+    _validate(config)
+    assert not config.curriculum.enable
+    assert config.actor_rollout_ref.model.path == fast.actor_rollout_ref.model.path
+    assert config.trainer.experiment_name == baseline
+    assert config.algorithm.filter_groups.enable == (baseline == "dapo17k_dapo")
+    assert config.algorithm.adv_estimator == ("rloo" if baseline == "dapo17k_rloo" else "grpo")
+    # The same rollouts for every trained prompt.
+    assert config.actor_rollout_ref.rollout.n == fast.actor_rollout_ref.rollout.n + 12
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_experiments_set_only_keys_that_exist(experiment: str):
+    """A key that nobody reads is silently added by a configuration file, unlike on the command line."""
+    recipe = _compose(*(["+backend=cpu"] if experiment in ON_CPU else []), recipe=_recipe_of(experiment))
+
+    def unknown(node: Mapping[str, Any], known: DictConfig, where: str) -> Iterator[str]:
+        for key, value in node.items():
+            if key in FREE_FORM:
+                continue
+            if key not in known:
+                yield f"{where}{key}"
+            elif isinstance(value, Mapping):
+                yield from unknown(value, known[key], f"{where}{key}.")
+
+    content = yaml.safe_load((ROOT / f"configs/experiment/{experiment}.yaml").read_text())
+    content.pop("defaults", None)
+    assert list(unknown(content, recipe, "")) == []
+
+
 def test_there_are_experiments_to_check():
-    assert {"arithmetic_demo", "tracin_arithmetic", "tracin_toxicity"} <= set(EXPERIMENTS)
+    assert {*ON_CPU, *BASELINES} <= set(EXPERIMENTS)
+    assert {"dapo17k_qwen2_5_1_5b", "golden_arc_qwen3_4b", "tracin_toxicity_qwen2_5_1_5b"} <= set(ON_GPU)
 
 
 def test_the_cpu_backend_is_one_group_and_nothing_else():
