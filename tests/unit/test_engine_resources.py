@@ -37,6 +37,15 @@ def _resources_of(process: subprocess.Popen) -> EngineResources:
     return EngineResources.of_process_tree(psutil.Process())
 
 
+@pytest.mark.parametrize("error", [ProcessLookupError, FileNotFoundError])
+def test_a_process_that_ends_while_it_is_looked_at_is_passed_over(engine, monkeypatch, error):
+    def gone(pid: int) -> set[str]:
+        raise error(f"no process {pid}")
+
+    monkeypatch.setattr("verl_ext.cpu.engine_resources._mapped_segments", gone)
+    assert EngineResources.of_process_tree(psutil.Process()) == EngineResources()
+
+
 def test_the_engines_processes_and_segments_are_found(engine):
     process, segment, semaphore = engine
     resources = _resources_of(process)

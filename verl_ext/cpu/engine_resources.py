@@ -49,7 +49,8 @@ class EngineResources:
         """The descendants of `root` that belong to vLLM, and the segments that any descendant maps."""
         processes, segments = [], set()
         for process in root.children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):
+            # It may end at any moment: between opening and reading its maps, too, which is a ProcessLookupError.
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError, ProcessLookupError):
                 segments.update(_mapped_segments(process.pid))
                 title = " ".join(process.cmdline()) or process.name()
                 if _PROCESS_TITLE in title:
