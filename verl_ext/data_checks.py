@@ -20,8 +20,12 @@ class DataError(SignalError):
     """The data cannot be trained or validated on."""
 
 
-def check_data(config: DictConfig) -> None:
+def check_data(config: DictConfig, check_lengths: bool = True) -> None:
     """Check the training and validation files of a run.
+
+    Args:
+        config: Of the run.
+        check_lengths: Measure the prompts as verl renders them; not for a recipe that encodes and limits its own.
 
     Raises:
         DataError: names files, columns and rows, or how many prompts are too long.
@@ -42,7 +46,7 @@ def check_data(config: DictConfig) -> None:
             f"data.train_files hold {reports[0].num_rows} prompts, fewer than one fetch of data.gen_batch_size="
             f"{needed}: verl drops incomplete fetches. Lower data.gen_batch_size or add data."
         )
-    if not data.filter_overlong_prompts:
+    if check_lengths and not data.filter_overlong_prompts:
         _check_lengths(config, [*train_files, *val_files])
 
 

@@ -16,13 +16,16 @@ from verl_ext.summary import print_summary
 PATHS = ("run_dir", "data.train_files", "data.val_files", "tracin.validation_files", "actor_rollout_ref.model.path")
 
 
-def train(config: DictConfig, check_settings: Callable[[DictConfig], Any], title: str) -> None:
+def train(
+    config: DictConfig, check_settings: Callable[[DictConfig], Any], title: str, check_lengths: bool = True
+) -> None:
     """Check the configuration and the data, train to the end, print the summary; with `dry_run`, only check.
 
     Args:
         config: Composed by Hydra; changed.
         check_settings: Checks the recipe's own settings, and may resolve them into verl's.
         title: Above the summary.
+        check_lengths: See `check_data`.
 
     Raises:
         SignalError: what is wrong, before Ray starts where it can be known by then.
@@ -32,7 +35,7 @@ def train(config: DictConfig, check_settings: Callable[[DictConfig], Any], title
     check_settings(config)
     launch.resolve_paths(config, *PATHS)
     apply_prompt_format(config)
-    check_data(config)
+    check_data(config, check_lengths)
 
     folder = RunFolder(Path(config.run_dir))
     finished = folder.read_summary()

@@ -16,7 +16,8 @@ from verl_ext.train import train
 def main(config: DictConfig) -> None:
     """Entry point of the command line."""
     with launch.people_errors():
-        train(config, check_config, "Golden redaction")
+        # Its prompts begin the answer, and golden.limits leaves long ones out: check_config measures them.
+        train(config, check_config, "Golden redaction", check_lengths=False)
 
 
 if __name__ == "__main__":

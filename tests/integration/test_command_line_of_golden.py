@@ -88,6 +88,12 @@ def test_what_cannot_work_is_refused(golden_assets: GoldenAssets, override: str,
         assert word in str(caught.value)
 
 
+def test_prompts_are_limited_by_the_recipe_and_not_by_verl(golden_assets: GoldenAssets, tmp_path: Path):
+    result = _run(*golden_assets.overrides(), f"run_dir={tmp_path}/run", "data.max_prompt_length=10", "dry_run=true")
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert "nothing was started" in result.stdout
+
+
 def test_a_refusal_is_a_sentence_before_ray_starts(golden_assets: GoldenAssets):
     result = _run(*golden_assets.overrides(), "golden.redaction.growth=0.5")
     assert result.returncode == 1

@@ -153,6 +153,14 @@ def test_too_long_prompts_may_be_filtered_by_verl(tokenizer_dir: Path, tmp_path:
     )
 
 
+def test_lengths_are_not_measured_for_a_recipe_that_encodes_its_own(tokenizer_dir: Path, tmp_path: Path):
+    write_parquet(_rows("1+1=", "123456+1="), tmp_path / "train.parquet")
+    config = _data_config(tokenizer_dir, tmp_path / "train.parquet", "data.max_prompt_length=1")
+    check_data(config, check_lengths=False)
+    with pytest.raises(DataError, match=r"nowhere\.parquet"):  # the rest is checked
+        check_data(_data_config(tokenizer_dir, tmp_path / "nowhere.parquet"), check_lengths=False)
+
+
 def test_fewer_prompts_than_one_fetch_are_refused(tokenizer_dir: Path, tmp_path: Path):
     write_parquet(_rows("1+1="), tmp_path / "train.parquet")
     with pytest.raises(DataError, match="1 prompts, fewer than one fetch"):
