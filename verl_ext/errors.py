@@ -19,3 +19,11 @@ class RolloutEngineError(SignalError):
 
 class GenerationFailedError(SignalError):
     """No rollout of a generation call succeeded."""
+
+
+class CheckpointError(SignalError):
+    """A checkpoint could not be written, or none can be loaded."""
+
+
+class ClusterError(SignalError):
+    """The Ray cluster cannot be reached, is too small, or lost a node."""

@@ -1,11 +1,17 @@
 """Names of the files in a run folder."""
 
+import contextlib
+import fcntl
 import json
+import os
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from verl_ext.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,30 @@ class RunFolder:
     def engine_ledger(self) -> Path:
         """Processes and shared memory of the vLLM engines while they run."""
         return self.path / "engine_resources.json"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second command out of the folder while this one runs: it would end the first one's engines.
+
+        Raises:
+            ConfigError: Another process holds the folder.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("a+", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                raise ConfigError(
+                    f"another run (process {lock.read() or 'unknown'}) is writing to {self.path}: wait for it, end it, "
+                    "or choose another run_dir"
+                ) from None
+            except OSError:
+                pass  # a file system without locks
+            lock.truncate(0)
+            lock.write(f"{os.getpid()} on {platform.node()}")
+            lock.flush()
+            yield
 
     def write_versions(self, versions: dict[str, str]) -> None:
         """Record the libraries that the run uses, by distribution, with Python's and torch's."""

@@ -1,5 +1,6 @@
 """What every recipe's command does: check, train to the end or from the newest checkpoint, print the summary."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from verl_ext import dry_run, launch
+from verl_ext.checkpoints import prepare_resume
 from verl_ext.compat import check_versions
 from verl_ext.data_checks import check_data
 from verl_ext.raw_prompt import apply_prompt_format
@@ -55,6 +57,9 @@ def train(
     if config.dry_run:
         print(f"\n{title}\n{dry_run.report(config, versions)}")
         return
-    folder.write_versions(versions)
-    launch.run(config, run_ppo)
+    with folder.locked():
+        for warning in prepare_resume(config.trainer, config.trainer.nnodes * config.trainer.n_gpus_per_node):
+            print(f"warning: {warning}", file=sys.stderr)
+        folder.write_versions(versions)
+        launch.run(config, run_ppo)
     print_summary(folder, title)

@@ -10,10 +10,11 @@
     signal_state     what must travel with a checkpoint, with load_signal_state
 """
 
+import contextlib
 import copy
 import json
-import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ import ray
 import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.debug import marked_timer
 
+from verl_ext.checkpoints import RETENTION_KEYS, CheckpointFolder, num_to_keep
 from verl_ext.cpu.engine_resources import EngineResources, write_ledger
 from verl_ext.cpu.watchdog import EngineWatchdog
 from verl_ext.engine_guard import check_engine
@@ -249,16 +252,30 @@ class SignalTrainer(PPOTrainerSync):
     # ------------------------------ checkpoints ------------------------------
 
     def _save_checkpoint(self) -> None:
-        # Ours first: verl's last act is the tracker file that makes the checkpoint the one to resume from.
-        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        folder.mkdir(parents=True, exist_ok=True)
-        tq.save_checkpoint(folder / QUEUE_FOLDER)
-        temporary = folder / f"{STATE_FILE}.tmp"
-        temporary.write_text(json.dumps(self.signal_state()), encoding="utf-8")
-        os.replace(temporary, folder / STATE_FILE)
-        super()._save_checkpoint()
+        """Write a whole checkpoint or none: all of it under a temporary name, then one rename and verl's tracker."""
+        trainer = self.config.trainer
+        checkpoints = CheckpointFolder(Path(trainer.default_local_dir))
+        checkpoints.clear_unfinished()
+        folder = checkpoints.saving / f"global_step_{self.global_steps}"
+        callback = self.checkpoint_callback
+        try:
+            folder.mkdir(parents=True)
+            tq.save_checkpoint(folder / QUEUE_FOLDER)
+            (folder / STATE_FILE).write_text(json.dumps(self.signal_state()), encoding="utf-8")
+            # verl's retention knows folders by the name that they were written under, and removes the weights only.
+            own = {"default_local_dir": str(checkpoints.saving)} | dict.fromkeys(RETENTION_KEYS)
+            self.checkpoint_callback = CheckpointCallback()
+            with _changed(trainer, own):
+                super()._save_checkpoint()
+            published = checkpoints.publish(self.global_steps, num_to_keep(trainer))
+        except Exception as error:
+            raise checkpoints.explain_failed_save(self.global_steps, error) from error
+        finally:
+            self.checkpoint_callback = callback
+        callback.on_save(trainer=self, global_step=self.global_steps, checkpoint_dir=str(published), async_save=False)
 
     def _load_checkpoint(self) -> None:
+        # Damaged ones are out of the way: `prepare_resume` looked before Ray was started.
         super()._load_checkpoint()
         if self.global_steps == 0 and self.config.trainer.resume_mode == "disable":
             return
@@ -274,3 +291,14 @@ class SignalTrainer(PPOTrainerSync):
             return Path(self.config.trainer.resume_from_path)
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         return folder if folder.exists() else None
+
+
+@contextlib.contextmanager
+def _changed(config: DictConfig, values: dict[str, Any]) -> Iterator[None]:
+    before = {name: config.get(name) for name in values}
+    with open_dict(config):
+        config.update(values)
+        try:
+            yield
+        finally:
+            config.update(before)

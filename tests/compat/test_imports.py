@@ -57,6 +57,7 @@ PURE = [
     "recipe/tracin/selection.py",
     "recipe/tracin/settings.py",
     "recipe/tracin/validation.py",
+    "verl_ext/checkpoints.py",
     "verl_ext/json_lines.py",
     "verl_ext/metrics_stream.py",
     "verl_ext/run_folder.py",
