@@ -157,7 +157,7 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     try:
-        pq.write_table(pa.table(columns), temporary)
+        pq.write_table(pa.table(columns), temporary, write_page_checksum=True)
         os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
         os.replace(temporary, path)
     finally:
@@ -211,7 +211,7 @@ def _check_file(path: str) -> tuple[list[Problem], int, pa.ChunkedArray | None]:
     if Path(path).suffix != ".parquet":
         return [_wrong_suffix(path)], 0, None
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, page_checksum_verification=True)
     except (pa.ArrowInvalid, OSError) as error:
         return [Problem(path, "", f"not a readable parquet file ({error}). Write it again.")], 0, None
     with file:
@@ -230,7 +230,11 @@ def _check_file(path: str) -> tuple[list[Problem], int, pa.ChunkedArray | None]:
                     problems.append(Problem(path, name, error))
                 else:
                     typed.append(name)
-        bad, index = _check_values(file, typed)
+        try:
+            bad, index = _check_values(file, typed)
+        except (pa.ArrowException, OSError) as error:
+            # Its footer is whole: pages in the middle of it are not.
+            return [*problems, Problem(path, "", f"the file is damaged ({error}). Write or copy it again.")], 0, None
     problems += [Problem(path, column, _bad_rows(what, rows)) for (column, what), rows in bad.items()]
     return problems, file.metadata.num_rows, index
 

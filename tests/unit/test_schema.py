@@ -73,7 +73,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     write_parquet([row(0)], path)
     before = path.read_bytes()
 
-    def half_write(table, target):
+    def half_write(table, target, **_):
         with open(target, "wb") as file:
             file.write(b"PAR1 half")
         raise OSError("disk full")
@@ -104,6 +104,27 @@ def test_missing_files_folders_and_other_formats_are_told_apart(tmp_path):
     found = problems(tmp_path / "no.parquet", tmp_path / "folder.parquet", tmp_path / "text.parquet")
     assert ["found nothing" in found[0].message, "found a folder" in found[1].message] == [True, True]
     assert "not a readable parquet file" in found[2].message
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.99])
+def test_a_file_that_was_cut_short_is_named(tmp_path, kept: float):
+    path = tmp_path / "a.parquet"
+    write_parquet([row(i) for i in range(500)], path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    (problem,) = problems(path)
+    assert "not a readable parquet file" in problem.message
+
+
+@pytest.mark.parametrize("place", [0.05, 0.2, 0.5])
+def test_a_byte_that_changed_on_the_disk_is_noticed(tmp_path, place: float):
+    path = tmp_path / "a.parquet"
+    write_parquet([row(i) for i in range(2000)], path)
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 0x10
+    path.write_bytes(content)
+    (problem,) = problems(path)
+    assert "the file is damaged" in problem.message
 
 
 def test_every_missing_column_is_reported_at_once(tmp_path):
