@@ -428,6 +428,9 @@ class DataController:
             self.prompts_for_first_generation_phase.appendleft(group.prompt)
 
     def _num_to_admit(self) -> int:
+        limit = self.settings.max_num_gen_batches
+        if limit and self.num_gen_batches >= limit:
+            return 0  # what is in flight may complete the batch; if not, `check_num_gen_batches` raises
         continuing = self._num_continuing + len(self.prompts_for_second_generation_phase)
         return num_to_admit(
             wanted=self.settings.train_batch_size,

@@ -242,6 +242,23 @@ def test_streaming_rounds_are_gen_batches_of_screened_prompts():
         controller.get_generation_inputs()
 
 
+def test_past_the_limit_nothing_new_is_admitted():
+    # One answer at a time: something would be in flight for ever.
+    controller = streaming(train_batch_size=2, gen_batch_size=4, max_num_gen_batches=2)
+    entries, added = [], 0
+    while added < 100:
+        wanted = controller.num_prompts_wanted
+        add(controller, *(f"u{added + number}" for number in range(wanted)))
+        added += wanted
+        entries += controller.get_generation_inputs()
+        answer(controller, entries.pop(0), [0.0, 0.0])
+        if not entries and not controller.num_prompts_wanted:
+            break
+    assert added == 8 + 3  # three were under way when the eighth ended
+    with pytest.raises(TooManyGenerationBatches):
+        controller.get_generation_inputs()
+
+
 def test_the_price_of_a_qualified_prompt_is_what_others_wasted():
     record = ScreeningRecord(screened=0.0, qualified=0.0, wasted=0.0)
     for qualified in (True, False, False, True):
