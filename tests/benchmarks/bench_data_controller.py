@@ -1,11 +1,16 @@
 """Time of the Fast DAPO controller a prompt, and whether it stays flat as the buffer grows.
 
     python tests/benchmarks/bench_data_controller.py [--prompts 100000] [--buffers 1000 10000] [--json]
+    python tests/benchmarks/bench_data_controller.py --prompts 10000000 --buffers 10000     # half an hour
+    python tests/benchmarks/bench_data_controller.py --pool 10000000                        # the predictor instead
 
 A simulation without an engine: pass rates are drawn at random, and what is timed is the controller alone (adding,
 inputs, results, eviction, batches); making the `Sample` records is not. The buffer is filled first, untimed, and stays
 full because `max_buffer_prompts` evicts the stalest of what is over, so eviction is timed as well. A checkpoint of the
-full buffer is timed apart: it is O(buffer) by nature. Processor time, so that a busy machine does not blur it.
+full buffer is timed apart: it is O(buffer) by nature. Processor time, so that a busy machine does not blur it. Memory
+is what the process holds in RAM, imports (about 60 MB) included.
+
+With --pool it is the predictor over a pool of so many prompts that is timed, every one of them seen before.
 
 Prediction, written before the first measurement: 25 microseconds a prompt (n = 4, m = 20: a screened prompt checks 4
 samples, a finished one 20 more), within 1.5x from 1,000 to 100,000 buffered prompts (dict and set lookups miss the
@@ -20,12 +25,18 @@ The checkpoint of 100,000 took 3 to 5 s, more than predicted.
 import argparse
 import json
 import random
+import resource
 import time
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import numpy as np
+import psutil
+
 from recipe.fast_dapo.curriculum_records import CurriculumSettings, GenerationInput, Prompt, Sample
 from recipe.fast_dapo.data_controller import DataController
+from recipe.fast_dapo.predictor import PassRatePosterior, PredictorSettings
 
 NUM_SCREENING, NUM_CONTINUATION, TRAIN_BATCH, GEN_BATCH = 4, 20, 128, 512
 
@@ -73,6 +84,7 @@ def simulate(buffer: int, num_prompts: int, seed: int = 0) -> dict[str, Any]:
         play_round(train=False)
         version += 1
     timed, taken, slowest = 0.0, 0, 0.0
+    rss_before = rss_mb()
     while taken < num_prompts:
         seconds, num_new = play_round(train=True)
         version += 1
@@ -80,6 +92,7 @@ def simulate(buffer: int, num_prompts: int, seed: int = 0) -> dict[str, Any]:
     fates = controller.conservation()
     if fates.pop("added") != sum(fates.values()):
         raise AssertionError(f"prompts were lost or duplicated: {fates}")
+    rss_after = rss_mb()
     start = time.process_time()
     saved = json.dumps(controller.state_dict())
     save_seconds = time.process_time() - start
@@ -89,22 +102,74 @@ def simulate(buffer: int, num_prompts: int, seed: int = 0) -> dict[str, Any]:
         "slowest_round_ms": 1e3 * slowest,
         "checkpoint_s": save_seconds,
         "checkpoint_mb": len(saved) / 1e6,
+        "rss_mb_at_first": rss_before,
+        "rss_mb_at_last": rss_after,
         "trained": fates["trained"],
         "evicted": fates["evicted_overflow"],
     }
+
+
+def rss_mb() -> float:
+    """Memory of this process in MB."""
+    return psutil.Process().memory_info().rss / 1e6
+
+
+def measure_predictor(num_prompts: int, repeats: int = 20) -> dict[str, float]:
+    """Seconds a call and megabytes of the predictor over a pool, as the trainer uses it."""
+    before = rss_mb()
+    predictor = PassRatePosterior(num_prompts, PredictorSettings())
+    start = time.process_time()
+    rng = np.random.default_rng(0)
+    for position, passes in enumerate(rng.integers(0, NUM_SCREENING + 1, num_prompts).tolist()):
+        predictor.observe(position, passes, NUM_SCREENING - passes)
+    row = {"prompts": float(num_prompts), "observe_us": 1e6 * (time.process_time() - start) / num_prompts}
+    row["rss_mb"] = rss_mb() - before
+    live = set(range(0, num_prompts, max(1, num_prompts // GEN_BATCH)))  # prompts that must not be chosen
+
+    def timed(call: Callable[[], Any], times: int) -> float:
+        start = time.process_time()
+        for _ in range(times):
+            call()
+        return (time.process_time() - start) / times
+
+    row["choose_1_ms"] = 1e3 * timed(lambda: predictor.choose(1, live), repeats)
+    row["choose_512_ms"] = 1e3 * timed(lambda: predictor.choose(GEN_BATCH, live), repeats)
+    row["set_weight_version_ms"] = 1e3 * timed(
+        lambda: predictor.set_weight_version(predictor.weight_version + 1), repeats
+    )
+    before_index = rss_mb()
+    position = {index: number for number, index in enumerate(range(num_prompts))}  # the trainer's map of the data set
+    row["index_map_mb"] = rss_mb() - before_index
+    del position
+    start = time.process_time()
+    saved = json.dumps(predictor.state_dict())
+    row["checkpoint_s"], row["checkpoint_mb"] = time.process_time() - start, len(saved) / 1e6
+    start = time.process_time()
+    PassRatePosterior(num_prompts, PredictorSettings()).load_state_dict(json.loads(saved))
+    row["restore_s"] = time.process_time() - start
+    row["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=100_000, help="prompts timed at each size of the buffer")
     parser.add_argument("--buffers", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--pool", type=int, nargs="+", help="measure the predictor over pools of so many prompts")
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     arguments = parser.parse_args()
+    if arguments.pool:
+        for pool in arguments.pool:
+            print(json.dumps({name: round(value, 2) for name, value in measure_predictor(pool).items()}))
+        return
     rows = [simulate(buffer, arguments.prompts) for buffer in arguments.buffers]
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    columns = ("buffer_prompts", "microseconds_a_prompt", "slowest_round_ms", "checkpoint_s", "checkpoint_mb")
+    columns = (
+        *("buffer_prompts", "microseconds_a_prompt", "slowest_round_ms", "checkpoint_s", "checkpoint_mb"),
+        *("rss_mb_at_first", "rss_mb_at_last"),
+    )
     print("  ".join(columns))
     for row in rows:
         print("  ".join(f"{row[name]:>{len(name)}.{0 if name == 'buffer_prompts' else 1}f}" for name in columns))
