@@ -21,6 +21,8 @@ from verl.experimental.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 from verl_ext.compat import undecorated
+from verl_ext.errors import WorkerDiedError
+from verl_ext.worker_death import explain_death, find_death
 
 # Field of a generation batch: number of the first session of each prompt. Read here as verl reads `__rollout_n__`.
 FIRST_SESSION = "__first_session__"
@@ -42,10 +44,14 @@ class RolloutReport:
 
 @dataclass
 class PromptReport:
-    """The rollouts of one prompt in one generation call, in order of session, and the errors of those that failed."""
+    """The rollouts of one prompt in one generation call, in order of session, and the errors of those that failed.
+
+    A failed rollout may be tried again, unless a process that it needs is dead: `death` then tells people which one.
+    """
 
     rollouts: list[RolloutReport] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    death: WorkerDiedError | None = None
 
 
 class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
@@ -104,7 +110,10 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
             await super()._run_agent_loop(*args, session_id=first_session + session_id, **kwargs)
         except Exception as error:
             if kwargs["uid"] in self._finished:
-                self._reports[kwargs["uid"]].errors.append(f"{type(error).__name__}: {error}")
+                report = self._reports[kwargs["uid"]]
+                report.errors.append(f"{type(error).__name__}: {error}")
+                if (death := find_death(error)) is not None:
+                    report.death = explain_death(death)
             raise
 
     async def _agent_loop_postprocess(
@@ -145,6 +154,9 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
 
         Returns:
             By uid, one report a prompt.
+
+        Raises:
+            WorkerDiedError: a process that rollouts need is dead; others would fail, too, and their prompts be lost.
         """
         chunks = prompts.chunk(len(self.agent_loop_workers))
         calls = [
@@ -154,6 +166,7 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
         reports: dict[str, PromptReport] = {}
         for part in ray.get(calls):
             reports.update(part)
+        _refuse_deaths(reports)
         return reports
 
     def dispatch(self, prompts: TensorDict) -> None:
@@ -169,6 +182,7 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
 
         Raises:
             RuntimeError: if nothing is under way.
+            WorkerDiedError: see `generate_and_report`.
         """
         reports: dict[str, PromptReport] = {}
         while not reports:
@@ -181,4 +195,11 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
                     reports |= ray.get(next(stream))
                 except StopIteration:
                     self._streams.remove(stream)
+        _refuse_deaths(reports)
         return reports
+
+
+def _refuse_deaths(reports: dict[str, PromptReport]) -> None:
+    for report in reports.values():
+        if report.death is not None:
+            raise report.death

@@ -17,6 +17,10 @@ class RolloutEngineError(SignalError):
     """A rollout engine died or hangs."""
 
 
+class WorkerDiedError(SignalError):
+    """A process of the run died."""
+
+
 class GenerationFailedError(SignalError):
     """No rollout of a generation call succeeded."""
 
