@@ -4,14 +4,16 @@ import contextlib
 import os
 import signal
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from verl_ext.errors import SignalError
+from verl_ext.cpu.engine_resources import RUN_VARIABLE
+from verl_ext.errors import ClusterError, SignalError
+from verl_ext.run_folder import RunFolder
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,9 +32,12 @@ def adopt_environment(config: DictConfig) -> None:
             os.environ.get("VERL_USE_EXTERNAL_MODULES", ""), "verl_ext.plugin", ","
         )
         env_vars["PYTHONPATH"] = _with_item(os.environ.get("PYTHONPATH", ""), str(PROJECT_ROOT), os.pathsep)
+        env_vars[RUN_VARIABLE] = uuid.uuid4().hex
         runtime_env.env_vars = env_vars
+    # In a job of `ray job submit`, whose variables this process has: Ray refuses to be told of one twice without it.
+    os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
     for name, value in runtime_env.env_vars.items():
-        if name in ("VERL_USE_EXTERNAL_MODULES", "PYTHONPATH"):
+        if name in ("VERL_USE_EXTERNAL_MODULES", "PYTHONPATH", RUN_VARIABLE):
             os.environ[name] = value
         else:
             runtime_env.env_vars[name] = os.environ.setdefault(name, value)
@@ -51,6 +56,9 @@ def _with_item(value: str, item: str, separator: str) -> str:
 def resolve_paths(config: DictConfig, *keys: str) -> None:
     """Make relative paths absolute: Ray workers may start in another folder."""
     with open_dict(config):
+        # Which does not have to exist yet; the others may be names on a hub and addresses of remote files.
+        if "run_dir" in config:
+            config.run_dir = str(Path(config.run_dir).expanduser().resolve())
         for key in keys:
             value = OmegaConf.select(config, key)
             if OmegaConf.is_list(value):
@@ -92,25 +100,64 @@ def _find_signal_error(error: BaseException | None) -> SignalError | None:
 
 
 def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
-    """Run the trainer to its end; whatever happens, leave no engine process or shared memory behind."""
+    """Run the trainer to its end; whatever happens, leave no engine process or shared memory behind.
+
+    Raises:
+        ClusterError: the cluster cannot be reached, or lost a node.
+    """
     import ray
 
-    from verl_ext.cpu.engine_resources import EngineResources, release_ledger
+    from verl_ext import cluster
+    from verl_ext.cpu.engine_resources import read_ledger, release_recorded
     from verl_ext.progress import show_progress
-    from verl_ext.run_folder import RunFolder
     from verl_ext.runner import remote_runner
 
     folder = RunFolder(Path(config.run_dir))
-    for name in release_ledger(folder.engine_ledger):
+    cluster.choose_cluster(config)
+    for name in release_recorded(read_ledger(folder.engine_ledger)):
         print(f"removed what a killed run left behind: {name}")
     # Slurm and `timeout` end a run with SIGTERM, whose default action skips every clean-up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     try:
         with show_progress(folder.metrics, config.trainer.total_training_steps):
             run_ppo(config, task_runner_class=remote_runner())
+    except ConnectionError as error:
+        if ray.is_initialized():  # of something else
+            raise
+        raise ClusterError(_unreachable(config, error)) from error
     finally:
-        # All processes of this run descend from this one; the ledger is for a run that does not get here.
-        resources = EngineResources.of_process_tree(psutil.Process())
+        if ray.is_initialized():
+            _end(folder, sys.exception())
+
+
+def _end(folder: RunFolder, error: BaseException | None) -> None:
+    """Clean up after a run, on every node; if one is lost, this is what ended the run."""
+    import ray
+
+    from verl_ext import cluster
+    from verl_ext.cpu.engine_resources import EngineResources
+
+    lost: list[str] = []
+    if cluster.owns_cluster():
+        resources = EngineResources.of_run(os.environ[RUN_VARIABLE])
         ray.shutdown()
         resources.release()
-        folder.engine_ledger.unlink(missing_ok=True)
+    else:
+        lost = cluster.end_run(folder.engine_ledger)
+        ray.shutdown()
+    folder.engine_ledger.unlink(missing_ok=True)
+    if lost and isinstance(error, Exception):
+        raise ClusterError(
+            f"the Ray cluster lost the node {' and the node '.join(lost)} while the run used it: its machine or Ray "
+            "ended (out of memory, pre-empted, network). Start Ray there again, or on another machine, and repeat the "
+            f"same command: it resumes from the newest checkpoint in {folder.path}."
+        ) from error
+
+
+def _unreachable(config: DictConfig, error: ConnectionError) -> str:
+    address = config.ray_kwargs.ray_init.get("address")
+    return (
+        f"expected a running Ray cluster at {address} (ray_kwargs.ray_init.address, or the variable RAY_ADDRESS), got: "
+        f"{str(error).splitlines()[0]} Start one (`ray start --head`), correct the address, or leave both out for a "
+        "cluster of this machine alone."
+    )

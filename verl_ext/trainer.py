@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import ray
 import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
@@ -29,8 +28,9 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.debug import marked_timer
 
+from verl_ext import cluster
 from verl_ext.checkpoints import RETENTION_KEYS, CheckpointFolder, num_to_keep
-from verl_ext.cpu.engine_resources import EngineResources, write_ledger
+from verl_ext.cluster import NodeWatchdog
 from verl_ext.cpu.watchdog import EngineWatchdog
 from verl_ext.engine_guard import check_engine
 from verl_ext.metrics_stream import MetricsStream
@@ -195,20 +195,19 @@ class SignalTrainer(PPOTrainerSync):
             watchdog = EngineWatchdog(servers, self.actor_rollout_wg.workers, **self.config.watchdog)
             watchdog.start()
             self.watchdog = watchdog
-            self._record_processes()
+        self.node_watchdog = NodeWatchdog(
+            cluster.record_processes(self.run_folder.engine_ledger),
+            self.actor_rollout_wg.workers,
+            self.config.watchdog.interval_s,
+        )
+        self.node_watchdog.start()
         super().on_init_end()
 
-    def _record_processes(self) -> None:
-        """For the clean-up of a killed run: all of this run's processes on this machine descend from Ray's raylet."""
-        raylet = psutil.Process().parent()
-        if raylet is not None:
-            write_ledger(self.run_folder.engine_ledger, [EngineResources.of_process_tree(raylet)])
-
     def fit(self, agent_loop_manager: Any) -> None:
-        if self.watchdog is not None:
-            self._record_processes()  # again: the agent loop workers are new
+        cluster.record_processes(self.run_folder.engine_ledger)  # again: the agent loop workers are new
         self.metrics_stream.resume_after(self.global_steps)
         super().fit(agent_loop_manager)
+        self.node_watchdog.stop()
         if self.watchdog is not None:
             self.watchdog.stop()
         self.write_summary()

@@ -1,15 +1,27 @@
 """Processes and shared memory of a killed run are found by name and released; nothing else is touched."""
 
+import os
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import replace
 from multiprocessing import shared_memory
 from pathlib import Path
 
 import psutil
 import pytest
 
-from verl_ext.cpu.engine_resources import SHARED_MEMORY, EngineProcess, EngineResources, release_ledger, write_ledger
+from verl_ext.cpu.engine_resources import (
+    RUN_VARIABLE,
+    SHARED_MEMORY,
+    EngineProcess,
+    EngineResources,
+    read_ledger,
+    release_ledger,
+    release_run,
+    write_ledger,
+)
 
 # Holds a segment the way vLLM does: made by a process whose title names vLLM, never unlinked.
 HOLDER = """
@@ -23,9 +35,18 @@ time.sleep(60)
 """
 
 
+# The mark of the run that the engine belongs to.
+RUN = "0123"
+
+
 @pytest.fixture
 def engine():
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, "VLLM::Worker"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, "VLLM::Worker"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {RUN_VARIABLE: RUN},
+    )
     segment, semaphore = process.stdout.readline().split()
     yield process, segment, f"sem.{semaphore}"
     process.kill()
@@ -91,3 +112,57 @@ def test_a_reused_process_id_is_not_mistaken_for_the_old_process():
     impostor = EngineProcess(psutil.Process().pid, "VLLM::Worker", time.time() - 10_000)
     assert impostor.find() is None
     assert EngineResources([impostor]).release() == []
+
+
+def test_a_runs_engines_are_known_by_its_mark_and_nobody_elses_are_touched(engine):
+    """On a shared cluster they descend from Ray, beside those of other runs; orphans, from nobody."""
+    process, segment, semaphore = engine
+    found = EngineResources.of_run(RUN)
+    assert [entry.pid for entry in found.processes] == [process.pid]
+    assert set(found.segments) == {segment, semaphore}
+    # A mark that begins like it is another's.
+    for other in (RUN[:-1], RUN + "4"):
+        assert EngineResources.of_run(other) == EngineResources()
+        assert release_run(other, []) == []
+    assert process.poll() is None
+    assert any(f"process {process.pid}" in name for name in release_run(RUN, []))
+    assert process.wait(timeout=5) is not None
+    assert not (SHARED_MEMORY / segment).exists()
+
+
+def test_an_engine_is_released_when_its_server_has_ended():
+    """A server whose engine is killed under it complains."""
+    engine = f"[{sys.executable!r}, '-c', {HOLDER!r}, 'VLLM::Worker']"
+    child = f"subprocess.Popen({engine}, stdout=subprocess.DEVNULL).wait()"
+    server = subprocess.Popen(
+        ["ray::Server", "-c", f"import subprocess; {child}"], executable=sys.executable, env={RUN_VARIABLE: "server"}
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while len(EngineResources.of_run("server").segments) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        found = EngineResources.of_run("server")
+        released: list[str] = []
+        cleaning = threading.Thread(target=lambda: released.extend(release_run("server", [], patience_s=60)))
+        cleaning.start()
+        time.sleep(1)
+        assert found.gone_processes() == released == []
+        server.kill()
+        server.wait()
+        cleaning.join(timeout=20)
+        assert any(found.segments[0] in name for name in released)
+        assert found.gone_processes()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_what_another_host_recorded_is_left_alone(engine, tmp_path: Path):
+    """A run folder is on a file system that all nodes share; a process id means another process elsewhere."""
+    process, segment, _ = engine
+    elsewhere = replace(_resources_of(process), host="elsewhere", node_id="1f", node="elsewhere (10.0.0.2)")
+    write_ledger(tmp_path / "ledger.json", [elsewhere])
+    assert read_ledger(tmp_path / "ledger.json") == [elsewhere]
+    assert release_ledger(tmp_path / "ledger.json") == []
+    assert process.poll() is None
+    assert (SHARED_MEMORY / segment).exists()

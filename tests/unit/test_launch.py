@@ -7,13 +7,14 @@ import pytest
 from omegaconf import OmegaConf
 
 from verl_ext import launch
+from verl_ext.cpu.engine_resources import RUN_VARIABLE
 from verl_ext.errors import StaleEngineError
 
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch):
     """Whatever a test adopts is undone."""
-    for name in ("VERL_USE_EXTERNAL_MODULES", "SIGNAL_TEST"):
+    for name in ("VERL_USE_EXTERNAL_MODULES", "SIGNAL_TEST", RUN_VARIABLE, "RAY_OVERRIDE_JOB_RUNTIME_ENV"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
@@ -37,6 +38,25 @@ def test_what_the_user_has_set_wins_over_the_configuration(monkeypatch: pytest.M
     config = _config(SIGNAL_TEST="from config")
     launch.adopt_environment(config)
     assert config.ray_kwargs.ray_init.runtime_env.env_vars.SIGNAL_TEST == "from user"
+
+
+def test_every_run_has_a_mark_of_its_own_also_one_that_a_run_has_started(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(RUN_VARIABLE, "of another")
+    marks = []
+    for _ in range(2):
+        config = _config()
+        launch.adopt_environment(config)
+        marks.append(config.ray_kwargs.ray_init.runtime_env.env_vars[RUN_VARIABLE])
+        assert os.environ[RUN_VARIABLE] == marks[-1]
+    assert len({*marks, "of another"}) == 3
+
+
+def test_the_run_folder_is_absolute_before_it_exists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Workers on other nodes have another working directory."""
+    monkeypatch.chdir(tmp_path)
+    config = OmegaConf.create({"run_dir": "outputs/run", "checkpoints": "${run_dir}/checkpoints"})
+    launch.resolve_paths(config)
+    assert config.checkpoints == f"{tmp_path}/outputs/run/checkpoints"
 
 
 def test_local_paths_become_absolute_and_names_on_a_hub_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -1,0 +1,226 @@
+"""A run across two Ray nodes that loses one of them: it says so, leaves nothing behind, and resumes on a new one.
+
+Last of the integration tests, as it starts Rays of its own. The nodes are two raylets of this machine (`two_nodes.py`).
+"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from lab import ROOT, TINY
+from two_nodes import HEAD, RAY, WORKER, TwoNodes, wait_until_gone
+
+from verl_ext.cpu.engine_resources import SHARED_MEMORY
+from verl_ext.metrics_stream import STEP, read_metrics
+
+# Both runs are in the fixture, so in the first test's time.
+pytestmark = pytest.mark.timeout(2400)
+
+STEPS = 4
+SETTINGS = [
+    "trainer.nnodes=2",
+    f"trainer.total_training_steps={STEPS}",
+    "trainer.save_freq=1",
+    "trainer.val_before_train=false",
+    # Prompts that were fetched and not yet screened wait across the loss, too.
+    "curriculum.schedule=streaming",
+    "watchdog.interval_s=2",
+]
+
+
+@dataclass(frozen=True)
+class LostNode:
+    """What was seen of a run whose second node was killed, and of the same command on a new node."""
+
+    run_dir: Path
+    ledger: list[dict[str, Any]]  # of the run, before the loss
+    status: int
+    output: str
+    seconds: float  # from the loss to the end of the command
+    left: list[str]  # processes of the run, afterwards
+    segments: list[str]  # names in shared memory, afterwards
+    checkpoint: int  # step of the newest one at the loss
+    resumed: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[TwoNodes]:
+    nodes = TwoNodes()
+    try:
+        nodes.start_head()
+        nodes.start_worker()
+        yield nodes
+    finally:
+        nodes.stop()
+
+
+def _command(run_dir: Path) -> list[str]:
+    return [sys.executable, "-m", "recipe.fast_dapo.main", *TINY, *SETTINGS, f"run_dir={run_dir}"]
+
+
+def _wait_for_step(run_dir: Path, step: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 1200
+    while time.monotonic() < deadline:
+        records = read_metrics(run_dir / "metrics.jsonl")
+        if records and records[-1][STEP] >= step:
+            return
+        assert process.poll() is None, f"the run ended before step {step}: {process.communicate()[0][-3000:]}"
+        time.sleep(0.1)
+    pytest.fail(f"step {step} was not reached")
+
+
+def _mark(run_dir: Path) -> str:
+    """The run's, from one of its engines."""
+    entry = json.loads((run_dir / "engine_resources.json").read_text())[0]
+    return psutil.Process(entry["processes"][0]["pid"]).environ()["VERL_SIGNAL_RUN"]
+
+
+@pytest.fixture(scope="module")
+def lost_node(demo_assets: None, cluster: TwoNodes, tmp_path_factory: pytest.TempPathFactory) -> LostNode:
+    run_dir = tmp_path_factory.mktemp("two_nodes") / "run"
+    environment = cluster.environment | {"RAY_ADDRESS": cluster.address}
+    process = subprocess.Popen(
+        _command(run_dir), cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        _wait_for_step(run_dir, 2, process)
+        ledger = json.loads((run_dir / "engine_resources.json").read_text())
+        mark = _mark(run_dir)
+        cluster.kill_worker()
+        began = time.monotonic()
+        checkpoint = int((run_dir / "checkpoints/latest_checkpointed_iteration.txt").read_text())
+        output = process.communicate(timeout=300)[0]
+        seconds = time.monotonic() - began
+    finally:
+        process.kill()
+    left = wait_until_gone(mark)
+    segments = [name for entry in ledger for name in entry["segments"] if (SHARED_MEMORY / name).exists()]
+    cluster.start_worker()
+    resumed = subprocess.run(
+        _command(run_dir), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False
+    )
+    return LostNode(run_dir, ledger, process.returncode, output, seconds, left, segments, checkpoint, resumed)
+
+
+def test_both_nodes_hold_an_engine_and_a_rank(lost_node: LostNode):
+    nodes = {entry["node"]: entry for entry in lost_node.ledger}
+    assert len(nodes) == 2
+    assert [re.search(r"127\.0\.0\.\d", name)[0] for name in sorted(nodes)] == [HEAD, WORKER]
+    for entry in nodes.values():
+        assert any("VLLM::" in process["name"] for process in entry["processes"])
+        assert entry["segments"]
+    # A shard of the weights from each rank.
+    folder = lost_node.run_dir / f"checkpoints/global_step_{STEPS}/actor"
+    assert len(list(folder.glob("model_world_size_2_rank_*.pt"))) == 2
+
+
+def test_the_run_ends_with_an_error_that_names_the_lost_node(lost_node: LostNode):
+    assert lost_node.status == 1
+    message = lost_node.output[lost_node.output.index("error: ") :]
+    assert "lost the node" in message
+    assert WORKER in message
+    assert HEAD not in message
+    assert f"resumes from the newest checkpoint in {lost_node.run_dir}" in message
+    assert "Traceback" not in message
+
+
+def test_it_ends_soon(lost_node: LostNode):
+    """Collectives alone would wait ten minutes for the lost rank; Ray knows of it within half a minute."""
+    assert lost_node.seconds < 180
+
+
+def test_nothing_of_it_stays_on_any_node(lost_node: LostNode):
+    assert not lost_node.left
+    assert not lost_node.segments
+    assert not (lost_node.run_dir / "engine_resources.json").exists()
+
+
+def test_the_same_command_goes_on_with_a_new_node(lost_node: LostNode):
+    assert lost_node.resumed.returncode == 0, lost_node.resumed.stderr[-3000:]
+    summary = json.loads((lost_node.run_dir / "summary.json").read_text())
+    assert summary["global_steps"] == STEPS
+    assert summary["rollouts_trained"] == STEPS * 8 * 16
+    steps = [record[STEP] for record in read_metrics(lost_node.run_dir / "metrics.jsonl")]
+    # A kill between a step's checkpoint and its record loses that one record, never a step.
+    everything = list(range(1, STEPS + 1))
+    assert steps in (everything, [step for step in everything if step != lost_node.checkpoint])
+    assert lost_node.checkpoint >= 2
+
+
+def test_no_prompt_is_lost_or_trained_on_twice(lost_node: LostNode):
+    lines = (lost_node.run_dir / "prompts.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    events = ("screening", "continuation", "trained")
+    screened, continued, trained = (Counter(r["index"] for r in records if r["event"] == event) for event in events)
+    qualified = Counter(r["index"] for r in records if r["event"] == "screening" and 0 < r["passes"] < 4)
+    assert sum(trained.values()) == STEPS * 8
+    assert all(trained[index] <= continued[index] <= qualified[index] for index in trained)
+    assert max(screened.values()) == 1
+    state = json.loads((lost_node.run_dir / f"checkpoints/global_step_{STEPS}/signal.json").read_text())
+    controller = state["controller"]
+    waiting = len(controller["second"]) + len(controller["training"])
+    expired = controller["counts"]["windows"]["total"]["expired"]
+    assert sum(qualified.values()) == sum(trained.values()) + waiting + expired
+
+
+def test_after_a_run_that_ends_well_the_cluster_is_as_before(lost_node: LostNode, cluster: TwoNodes):
+    """It belongs to others: it goes on, without engines of ours."""
+    assert not (lost_node.run_dir / "engine_resources.json").exists()
+    status = subprocess.run(
+        [RAY, "status", f"--address={cluster.address}"],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "0.0/2.0 GPU" in status
+
+
+def test_a_job_carries_the_package_to_the_cluster(lost_node: LostNode, cluster: TwoNodes, tmp_path: Path):
+    """`ray job submit` of a dry run: the package goes along, the plugin is loaded, the CPU backend chosen."""
+    run = [*TINY, "trainer.nnodes=2", f"run_dir={tmp_path}/job", "dry_run=true"]
+    submit = [sys.executable, "-m", "verl_ext.submit", "ray", f"--address={cluster.dashboard}"]
+    result = subprocess.run(
+        [*submit, "--", "-m", "recipe.fast_dapo.main", *run],
+        cwd=ROOT,
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-2000:]
+    assert "nothing was started: without dry_run=true the same command trains" in result.stdout
+    # The copy that was unpacked there, not this checkout.
+    assert "succeeded" in result.stdout
+
+
+def test_a_cluster_that_is_too_small_or_away_is_an_error_for_people(
+    lost_node: LostNode, cluster: TwoNodes, tmp_path: Path
+):
+    for address, nodes, message in (
+        (cluster.address, 3, "expected 3 nodes (trainer.nnodes) with 1 GPUs each"),
+        (f"{HEAD}:9", 1, f"expected a running Ray cluster at {HEAD}:9"),
+    ):
+        run = [*TINY, f"trainer.nnodes={nodes}", f"run_dir={tmp_path}/run", f"+ray_kwargs.ray_init.address={address}"]
+        result = subprocess.run(
+            [sys.executable, "-m", "recipe.fast_dapo.main", *run],
+            cwd=ROOT,
+            env=cluster.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert result.returncode == 1
+        assert message in result.stderr, result.stderr[-3000:]
+        assert "Traceback" not in result.stderr[result.stderr.index("error: ") :]

@@ -1,0 +1,64 @@
+"""Which cluster a run joins, and what it says of one that does not do. The rest is an integration test."""
+
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from verl_ext import cluster
+from verl_ext.errors import ClusterError
+
+# As the CPU backend's.
+SIZES = {"num_cpus": 64, "num_gpus": 1, "object_store_memory": 10**9, "include_dashboard": False}
+
+
+@pytest.fixture(autouse=True)
+def _no_address(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+def _chosen(**ray_init: Any) -> dict[str, Any]:
+    config = OmegaConf.create({"ray_kwargs": {"ray_init": ray_init}})
+    OmegaConf.set_struct(config, True)
+    cluster.choose_cluster(config)
+    return OmegaConf.to_container(config.ray_kwargs.ray_init)
+
+
+@pytest.mark.parametrize("address", ["auto", "10.0.0.1:6379"])
+def test_a_cluster_that_runs_is_joined_as_it_is(address: str, monkeypatch: pytest.MonkeyPatch):
+    """Ray refuses sizes together with an address."""
+    joined = {"address": address, "include_dashboard": False}
+    assert _chosen(**SIZES, address=address) == joined
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert _chosen(**SIZES) == joined
+    # The configuration is nearer than the environment.
+    assert _chosen(address="other:1") == {"address": "other:1"}
+
+
+def test_a_configuration_with_sizes_gets_a_cluster_of_its_own():
+    """And not the one that somebody has started on this machine."""
+    assert _chosen(**SIZES) == SIZES | {"address": "local"}
+
+
+def test_a_cluster_of_its_own_can_be_asked_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert _chosen(**SIZES, address="local") == SIZES | {"address": "local"}
+
+
+def test_without_sizes_ray_decides_as_for_verl():
+    assert _chosen(num_cpus=None) == {"num_cpus": None}
+
+
+def _node(address: str, gpus: int, alive: bool = True) -> dict[str, Any]:
+    resources = {"CPU": 8.0} | ({"GPU": float(gpus)} if gpus else {})
+    return {"Alive": alive, "NodeManagerHostname": "host", "NodeManagerAddress": address, "Resources": resources}
+
+
+def test_a_cluster_that_is_too_small_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """Also where the sum would do: verl wants its GPUs node by node, and waits for them."""
+    nodes = [_node("10.0.0.1", 8), _node("10.0.0.2", 8, alive=False), _node("10.0.0.3", 0)]
+    monkeypatch.setattr(cluster.ray, "nodes", lambda: nodes)
+    cluster.check_nodes(1, 8)
+    for num_nodes, gpus in ((2, 4), (1, 9), (2, 8)):
+        with pytest.raises(ClusterError, match=rf"expected {num_nodes} nodes .* got 2: host \(10.0.0.1\) with 8, host"):
+            cluster.check_nodes(num_nodes, gpus)

@@ -1,0 +1,1 @@
+"""Submit a run to a cluster; see `__main__.py`."""

@@ -1,0 +1,107 @@
+"""What a run that is to be submitted would be: composed as its command would compose it, and checked."""
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from verl_ext.errors import ConfigError
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+_PATHS = ("data.train_files", "data.val_files", "tracin.validation_files", "actor_rollout_ref.model.path")
+
+
+def compose(command: list[str]) -> DictConfig:
+    """The configuration that a recipe's command would run with.
+
+    Args:
+        command: `-m MODULE overrides…`, as Python gets it.
+
+    Raises:
+        ConfigError: it is no such command, there is no such module, or it does not compose.
+    """
+    if len(command) < 2 or command[0] != "-m":
+        raise ConfigError(
+            f"expected the recipe's command after `--`, such as `-- -m recipe.fast_dapo.main +backend=cpu`, got "
+            f"{shlex.join(command)!r}"
+        )
+    module = command[1]
+    if not _exists(module):
+        recipes = sorted(f"recipe.{path.parent.name}.main" for path in _ROOT.glob("recipe/*/main.py"))
+        raise ConfigError(f"there is no module {module!r}; the recipes are {', '.join(recipes)}")
+    composed = subprocess.run([sys.executable, *command, "--cfg", "job"], capture_output=True, text=True, check=False)
+    if composed.returncode != 0:
+        raise ConfigError(f"`python {shlex.join(command)}` does not compose:\n{composed.stderr.strip()}")
+    config = OmegaConf.create(composed.stdout)
+    if not isinstance(config, DictConfig) or "trainer" not in config or "run_dir" not in config:
+        raise ConfigError(f"{module!r} is no recipe of this plugin: its configuration has no trainer and run_dir")
+    return config
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False
+
+
+def describe(config: DictConfig) -> dict[str, Any]:
+    """What all templates ask of a run.
+
+    Raises:
+        ConfigError: sizes that no cluster has.
+    """
+    for key in ("trainer.nnodes", "trainer.n_gpus_per_node"):
+        value = OmegaConf.select(config, key)
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"expected {key} of at least 1, got {value!r}")
+    for key in ("run_dir", "trainer.experiment_name"):
+        if re.search(r"[^\w./~@%+=:,-]", str(OmegaConf.select(config, key))):
+            raise ConfigError(
+                f"expected {key} without spaces and signs of the shell, got {OmegaConf.select(config, key)!r}"
+            )
+    try:
+        run_dir, name = str(config.run_dir), str(config.trainer.experiment_name)
+        runtime_env = config.ray_kwargs.ray_init.get("runtime_env") or {}
+        env_vars = {str(variable): str(value) for variable, value in (runtime_env.get("env_vars") or {}).items()}
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"the configuration lacks a value: {error}") from error
+    is_cpu = config.trainer.device == "cpu"
+    return {
+        "name": name,
+        "run_dir": run_dir,
+        "nodes": config.trainer.nnodes,
+        "gpus": 0 if is_cpu else config.trainer.n_gpus_per_node,
+        "slots": config.trainer.n_gpus_per_node,
+        "env_vars": {"VERL_USE_EXTERNAL_MODULES": "verl_ext.plugin", **env_vars},
+        "dry_run": config.dry_run,
+    }
+
+
+def check_shared(config: DictConfig, working_dir: Path) -> None:
+    """Refuse paths that mean something else on the machines of the cluster: the package is copied, data is not.
+
+    Raises:
+        ConfigError: names the keys; or the working directory is not the package's.
+    """
+    if not (working_dir / "verl_ext").is_dir():
+        raise ConfigError(f"expected a checkout with verl_ext/ and configs/ as --working-dir, got {working_dir}")
+    keys = [] if Path(config.run_dir).is_absolute() else ["run_dir"]
+    for key in _PATHS:
+        values = OmegaConf.select(config, key, throw_on_missing=False)
+        for value in values if OmegaConf.is_list(values) else [values]:
+            # The name of a model on a hub, the address of a remote file and an absolute path are fine.
+            if isinstance(value, str) and not Path(value).is_absolute() and Path(value).exists():
+                keys.append(key)
+    if keys:
+        raise ConfigError(
+            "expected absolute paths on a file system that all nodes share, got relative ones: "
+            f"{', '.join(dict.fromkeys(keys))}. Data, models and the run folder do not go along with the package."
+        )
