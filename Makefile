@@ -34,7 +34,7 @@ export SSL_CERT_FILE := $(CERT)
 endif
 TORCH_SOURCE := $(if $(wildcard $(addsuffix /torch-*,$(FIND_LINKS))),,--torch-backend=cpu)
 
-.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-unit lint benchmark clean
+.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-unit test-gpu lint docs docs-serve benchmark clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -85,10 +85,15 @@ demo-arc: demo-arc-data  ## Golden redaction on the CPU, to the end. ARC=FILE: o
 	@$(PY) -m verl_ext.report trace outputs/golden_redaction_demo --tasks $(ARC)
 
 test: demo-data browser  ## All tests: unit, compat, pages in a browser, then real Ray, FSDP2 and vLLM
-	@$(PY) -m pytest -x tests/unit tests/compat tests/browser tests/integration
+	@$(PY) -m pytest -x --cov --cov-report= tests/unit tests/compat
+	@$(PY) -m coverage report --fail-under=95 --include="$$($(PY) tests/compat/pure_modules.py)"
+	@$(PY) -m pytest -x tests/browser tests/integration
 
 test-unit: setup  ## Only the fast tests
 	@$(PY) -m pytest -x tests/unit tests/compat
+
+test-gpu: setup  ## What needs one CUDA device; skipped elsewhere
+	@$(PY) -m pytest -x tests/gpu
 
 lint: setup  ## ruff, pyright, and oxlint for the pages' scripts
 	@$(VENV)/bin/ruff check .
@@ -96,6 +101,22 @@ lint: setup  ## ruff, pyright, and oxlint for the pages' scripts
 	@$(VENV)/bin/pyright
 	@$(VENV)/bin/oxlint --quiet --deny-warnings -D correctness -D suspicious \
 		-A consistent-function-scoping verl_ext/report/static
+
+# Pictures for the site, made by the pages' own tests; without Chromium these are skipped, and the site says so.
+SCREENSHOTS := outputs/screenshots/.made
+$(SCREENSHOTS): $(wildcard verl_ext/report/*.py verl_ext/report/*/* tests/browser/*.py)
+	@mkdir -p $(@D)
+	@$(PY) -m pytest -q -x $(addprefix tests/browser/test_,golden_viewer.py trace_viewer.py run_report.py)
+	@! ls $(@D)/*.png >/dev/null 2>&1 || touch $@
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup browser  ## Build the site: outputs/site/index.html opens with a double click
+	@$(MAKE) --no-print-directory $(SCREENSHOTS)
+	@$(VENV)/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+	@echo "The site is outputs/site/index.html"
+
+docs-serve: setup  ## Serve the site on this machine, and follow changes
+	@$(VENV)/bin/mkdocs serve --config-file docs/site/mkdocs.yml --watch .
 
 benchmark: demo-data  ## Measure; docs/benchmarks.md keeps the results. QUICK=1: one seed, under 15 minutes
 	@$(PY) tests/benchmarks/fast_dapo_efficiency.py $(if $(QUICK),--quick)

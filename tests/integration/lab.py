@@ -12,6 +12,8 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from verl_ext.metric_glossary import undocumented
+
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "outputs/models/arithmetic_base"
 DATA = ROOT / "outputs/data/arithmetic"
@@ -65,6 +67,7 @@ class Lab:
         """One whole RL step, as verl's `fit` makes it; its metrics."""
         metrics = self.call(_make_step)
         assert metrics.get("curriculum/unaccounted_rollouts", 0) == 0
+        assert undocumented(metrics) == [], "metrics without an entry in a metric_glossary.py"
         return metrics
 
     @contextmanager

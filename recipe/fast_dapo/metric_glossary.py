@@ -1,0 +1,21 @@
+"""What the metrics of Fast DAPO mean; see `verl_ext/metric_glossary.py`."""
+
+from recipe.fast_dapo.curriculum_metrics import METRICS as CURRICULUM
+from verl_ext.metric_glossary import Glossary
+
+METRICS: Glossary = {
+    **CURRICULUM,
+    "curriculum/correction_weight/mean": ("factor", "Horvitz-Thompson weight of the trained groups, after clipping"),
+    "curriculum/correction_weight/max": ("factor", "the largest of them"),
+    "curriculum/correction_weight/clipped_share": ("fraction", "groups whose weight was cut by correction_clip"),
+    "predictor/brier": (
+        "squared probability",
+        "mean (predicted pass rate - outcome)² of the step's rollouts, predicted before each call",
+    ),
+    "predictor/brier_of_the_mean": ("squared probability", "the same for a predictor that knows only the step's mean"),
+    "predictor/bias": ("probability", "mean of predicted - observed"),
+    "predictor/observed_rollouts": ("rollouts", "rollouts behind the three above"),
+    "predictor/prior_mean": ("fraction", "a / (a + b) of the fitted Beta(a, b) prior"),
+    "predictor/prior_strength": ("rollouts", "a + b of it: the rollouts that the prior counts as"),
+    "timing_s/predict": ("s", "choosing what to screen"),
+}

@@ -1,0 +1,37 @@
+"""What the metrics of TracIn mean; see `verl_ext/metric_glossary.py`."""
+
+from verl_ext.metric_glossary import Glossary
+
+METRICS: Glossary = {
+    "tracin/mean_ip": ("loss² / weight²", "mean score of the step's samples: <its gradient, the validation gradient>"),
+    "tracin/score/q{percent}": ("loss² / weight²", "5, 25, 50, 75 and 95 % quantiles of the scores"),
+    "tracin/positive_share": ("fraction", "samples with a positive score: those that help validation"),
+    "tracin/positive_share/reward_high": ("fraction", "the same of the samples with a reward above 0.5"),
+    "tracin/positive_share/reward_low": ("fraction", "the same of the others"),
+    "tracin/num_selected": ("samples", "what the update sees"),
+    "tracin/selection_ratio": ("fraction", "num_selected of all samples"),
+    "tracin/num_non_finite": ("samples", "scores that overflowed; never selected"),
+    "tracin/update_skipped": ("0 or 1", "nothing was selected, so the step made no update"),
+    "tracin/identity_error": (
+        "fraction",
+        "how far the scores are from adding up to <the batch's gradient, the validation gradient>; "
+        "rounding is 1e-5 and less",
+    ),
+    "tracin/validation_gradient_norm": ("loss / weight", "length of the validation gradient"),
+    "tracin/validation_half_agreement": (
+        "cosine",
+        "between the gradients of two halves of the validation rollouts; near 0 the scores are noise",
+    ),
+    "tracin/validation/num_rollouts": ("rollouts", "validation rollouts in use"),
+    "tracin/validation/rollouts_generated": ("rollouts", "validation rollouts made in this step"),
+    "tracin/validation/reward_pool": ("reward", "mean of the pool that was rolled out"),
+    "tracin/validation/reward_chosen": ("reward", "mean of the rollouts in use"),
+    "tracin/validation/chosen_at_step": ("step", "at which the rollouts in use were chosen"),
+    "tracin/validation/is_degenerate": (
+        "0 or 1",
+        "the pool has nothing to make a gradient of, so every sample is kept",
+    ),
+    "timing_s/tracin_rollouts": ("s", "validation rollouts"),
+    "timing_s/tracin_validation": ("s", "the validation gradient"),
+    "timing_s/tracin_scoring": ("s", "scores of all samples"),
+}
