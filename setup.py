@@ -32,7 +32,7 @@ EXTRAS = {
         "oxlint",
         "playwright",
         "pre-commit",
-        "pyright",
+        "pyright[nodejs]",
         "pytest",
         "pytest-cov",
         "pytest-timeout",

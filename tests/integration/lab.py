@@ -3,6 +3,7 @@
 Starting one takes minutes, a step takes seconds: tests and benchmarks share one and change its settings.
 """
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,6 +70,17 @@ class Lab:
         assert metrics.get("curriculum/unaccounted_rollouts", 0) == 0
         assert undocumented(metrics) == [], "metrics without an entry in a metric_glossary.py"
         return metrics
+
+    def kill_worker(self, title: str) -> None:
+        """Kill (SIGKILL) the first of the trainer's Ray processes that Ray calls so, `WorkerDict` for instance."""
+        import psutil
+
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if f"ray::{title}" in " ".join(process.cmdline()):
+                    process.kill()
+                    return
+        raise LookupError(f"no process ray::{title}")
 
     @contextmanager
     def settings(self, **changes: Any) -> Iterator[None]:

@@ -1,18 +1,29 @@
-"""`python -m recipe.fast_dapo.main` as a user runs it: killed, resumed, to the end, and once more."""
+"""`python -m recipe.fast_dapo.main` as a user runs it: one fault after another, resumed each time, to the end.
 
+Every attempt is the same command in the same folder. What is to hold at the end, holds over all of them.
+"""
+
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from lab import ROOT, TINY
 
 from verl_ext.metrics_stream import STEP, read_metrics
+
+# All attempts are in a fixture, so in the first test's time.
+pytestmark = pytest.mark.timeout(2400)
 
 SHARED_MEMORY = Path("/dev/shm")
 STEPS = 12
@@ -38,33 +49,40 @@ def _run(run_dir: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _wait_for_step(run_dir: Path, step: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 500
-    while time.monotonic() < deadline:
-        records = read_metrics(run_dir / "metrics.jsonl")
-        if records and records[-1][STEP] >= step:
-            return
-        assert process.poll() is None, f"the run ended before step {step}: {process.communicate()[0][-3000:]}"
-        time.sleep(0.1)
-    pytest.fail(f"step {step} was not reached")
-
-
 def _engine_segments(run_dir: Path) -> set[str]:
     ledger = json.loads((run_dir / "engine_resources.json").read_text())
     return {name for entry in ledger for name in entry["segments"]}
 
 
-@pytest.fixture(scope="module")
-def resumed_run(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, set[str]]:
-    """A run that was killed with SIGKILL after a step, and the same command again, to the end."""
-    run_dir = tmp_path_factory.mktemp("resumed")
-    overrides = [
-        f"trainer.total_training_steps={STEPS}",
-        "trainer.save_freq=1",
-        f"trainer.test_freq={STEPS}",
-        # Prompts that were fetched and not yet screened wait across the kill, too.
-        "curriculum.schedule=streaming",
-    ]
+@dataclass(frozen=True)
+class Attempt:
+    """How an attempt ended that something was done to.
+
+    Args:
+        code: Exit status of the command.
+        printed: Its output and errors.
+        seconds: From the fault to the end.
+        saved: Step of the newest checkpoint afterwards.
+        orphans: Processes of it that still ran half a minute later.
+        segments: Names in shared memory of its engines.
+    """
+
+    code: int
+    printed: str
+    seconds: float
+    saved: int
+    orphans: list[str]
+    segments: set[str]
+
+
+def _saved_step(run_dir: Path) -> int:
+    tracker = run_dir / "checkpoints/latest_checkpointed_iteration.txt"
+    return int(tracker.read_text()) if tracker.exists() else 0
+
+
+def _attempt(run_dir: Path, overrides: list[str], fault: Callable[[psutil.Process], None]) -> Attempt:
+    """Start the command, let it save a checkpoint more than it found, then do `fault` to its process."""
+    wanted = _saved_step(run_dir) + 1
     process = subprocess.Popen(
         _command(run_dir, *overrides),
         cwd=ROOT,
@@ -73,14 +91,85 @@ def resumed_run(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> 
         stderr=subprocess.STDOUT,
         text=True,
     )
-    _wait_for_step(run_dir, 3, process)
-    segments = _engine_segments(run_dir)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    killed_after = int((run_dir / "checkpoints/latest_checkpointed_iteration.txt").read_text())
-    result = _run(run_dir, *overrides)
+    # A thread reads, or a full pipe would stop the run.
+    printed: list[str] = []
+    reader = threading.Thread(target=lambda: printed.extend(process.stdout), daemon=True)
+    reader.start()
+    try:
+        deadline = time.monotonic() + 800
+        while _saved_step(run_dir) < wanted:
+            assert process.poll() is None, f"the run ended before step {wanted}: {''.join(printed)[-3000:]}"
+            assert time.monotonic() < deadline, f"step {wanted} was not reached"
+            time.sleep(0.05)
+        segments, tree = _engine_segments(run_dir), psutil.Process(process.pid).children(recursive=True)
+        began = time.monotonic()
+        fault(psutil.Process(process.pid))
+        code = process.wait(timeout=180)
+        seconds = time.monotonic() - began
+    finally:
+        process.kill()
+    # Ray's processes end by themselves when their driver is killed; they need a moment.
+    _, alive = psutil.wait_procs(tree, timeout=30)
+    reader.join(timeout=30)
+    orphans = [_describe(orphan) for orphan in alive]
+    return Attempt(code, "".join(printed), seconds, _saved_step(run_dir), orphans, segments)
+
+
+def _describe(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())[:100] or process.name()
+    return ""
+
+
+FAULTS = {
+    "driver": psutil.Process.kill,
+    "Ctrl-C": lambda driver: driver.send_signal(signal.SIGINT),
+}
+OVERRIDES = [
+    f"trainer.total_training_steps={STEPS}",
+    "trainer.save_freq=1",
+    f"trainer.test_freq={STEPS}",
+    # Prompts that were fetched and not yet screened wait across the faults, too.
+    "curriculum.schedule=streaming",
+]
+
+
+@pytest.fixture(scope="module")
+def attempts(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Attempt]]:
+    """The run's folder and its faults, in their order."""
+    run_dir = tmp_path_factory.mktemp("faults") / "run"
+    return run_dir, {name: _attempt(run_dir, OVERRIDES, fault) for name, fault in FAULTS.items()}
+
+
+def test_ctrl_c_ends_the_run_with_a_word_and_nothing_is_left(attempts: tuple[Path, dict[str, Attempt]]):
+    attempt = attempts[1]["Ctrl-C"]
+    assert attempt.code == 130, attempt.printed[-3000:]
+    assert "interrupted: the same command resumes from the newest checkpoint" in attempt.printed
+    assert "Traceback" not in attempt.printed
+    assert attempt.seconds < 90
+    assert attempt.orphans == []
+    assert attempt.segments, "the engine made no shared memory: the ledger looks in the wrong place"
+    assert not [name for name in attempt.segments if (SHARED_MEMORY / name).exists()]
+
+
+@pytest.fixture(scope="module")
+def resumed_run(attempts: tuple[Path, dict[str, Attempt]]) -> tuple[Path, dict[str, Attempt], str]:
+    """The same command to the end, after its newest checkpoint was cut short."""
+    run_dir, faults = attempts
+    newest = run_dir / f"checkpoints/global_step_{faults['Ctrl-C'].saved}"
+    (shard,) = (newest / "actor").glob("optim_world_size_*.pt")
+    os.truncate(shard, shard.stat().st_size // 2)
+    result = _run(run_dir, *OVERRIDES)
     assert result.returncode == 0, result.stderr[-3000:]
-    return run_dir, killed_after, segments
+    return run_dir, faults, result.stderr
+
+
+def test_a_checkpoint_that_was_cut_short_falls_back_to_the_one_before(resumed_run):
+    run_dir, faults, printed = resumed_run
+    damaged = f"global_step_{faults['Ctrl-C'].saved}"
+    assert f"warning: {damaged} is damaged (actor/optim_world_size_1_rank_0.pt has" in printed
+    assert f"warning: resuming from global_step_{faults['Ctrl-C'].saved - 1}" in printed
+    assert (run_dir / f"checkpoints/{damaged}.damaged").is_dir()
 
 
 def test_the_run_ends_with_a_summary(resumed_run):
@@ -97,11 +186,14 @@ def test_training_raises_the_validation_accuracy(resumed_run):
 
 
 def test_steps_go_on_where_the_checkpoint_ended(resumed_run):
-    run_dir, killed_after, _ = resumed_run
-    assert 3 <= killed_after < STEPS
+    run_dir, faults, _ = resumed_run
+    saved = [attempt.saved for attempt in faults.values()]
+    assert saved == sorted(set(saved))
+    assert saved[-1] < STEPS
     steps = [record[STEP] for record in read_metrics(run_dir / "metrics.jsonl")]
-    # A kill between a step's checkpoint and its record loses that one record, never a step.
-    assert steps in (list(range(1, STEPS + 1)), [step for step in range(1, STEPS + 1) if step != killed_after])
+    # A fault between a step's checkpoint and its record loses that one record, never a step.
+    assert steps == sorted(set(steps))
+    assert set(range(1, STEPS + 1)) - set(steps) <= set(saved)
 
 
 def test_cumulative_counts_never_go_back(resumed_run):
@@ -115,7 +207,7 @@ def test_cumulative_counts_never_go_back(resumed_run):
 
 
 def test_no_prompt_is_lost_or_trained_on_twice(resumed_run):
-    """Over the kill: what was screened is trained on, dropped or still waiting, and each prompt once an epoch."""
+    """Over all faults: what was screened is trained on, dropped or still waiting, and each prompt once an epoch."""
     run_dir = resumed_run[0]
     records = [json.loads(line) for line in (run_dir / "prompts.jsonl").read_text().splitlines()]
     screened = Counter(r["index"] for r in records if r["event"] == "screening")
@@ -134,8 +226,8 @@ def test_no_prompt_is_lost_or_trained_on_twice(resumed_run):
 
 
 def test_nothing_of_the_run_stays_in_shared_memory(resumed_run):
-    run_dir, _, segments = resumed_run
-    assert segments, "the engine made no shared memory: the ledger looks in the wrong place"
+    run_dir, faults, _ = resumed_run
+    segments = {name for attempt in faults.values() for name in attempt.segments}
     assert not [name for name in segments if (SHARED_MEMORY / name).exists()]
     assert not (run_dir / "engine_resources.json").exists()
 

@@ -1,7 +1,10 @@
 """The trainer on the real Ray, FSDP2, vLLM and TransferQueue: what holds at every step."""
 
 import json
+import shutil
+import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,8 @@ import pytest
 from lab import Lab, start_over
 
 from recipe.fast_dapo.trainer import CurriculumExhaustedError
-from verl_ext.errors import RolloutEngineError, StaleEngineError
+from verl_ext.checkpoints import CheckpointFolder, find_damage
+from verl_ext.errors import CheckpointError, RolloutEngineError, StaleEngineError
 
 PROMPT = "453+812="
 
@@ -187,6 +191,46 @@ def test_state_restores_to_the_same_curriculum(lab: Lab):
     assert before == after
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("this user may not mount a small file system to fill")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_disk_that_fills_up_during_a_checkpoint_spares_the_one_before(lab: Lab, small_disk: Path):
+    def save(trainer: Any, folder: str) -> None:
+        before = trainer.config.trainer.default_local_dir
+        trainer.config.trainer.default_local_dir = folder
+        try:
+            trainer._save_checkpoint()
+        finally:
+            trainer.config.trainer.default_local_dir = before
+
+    lab.step()
+    checkpoints = CheckpointFolder(small_disk / "checkpoints")
+    lab.call(save, str(checkpoints.path))
+    (first,) = checkpoints.steps()
+    usage = shutil.disk_usage(small_disk)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(usage.free - usage.used // 2))
+    lab.step()
+    with pytest.raises(CheckpointError, match=r"could not be written .*GiB free.*\n.*Make room"):
+        lab.call(save, str(checkpoints.path))
+    assert checkpoints.steps() == [first]
+    assert find_damage(checkpoints.at(first)) is None
+    assert not checkpoints.saving.exists()
+    # The trainer is as it was: with room again, it goes on.
+    ballast.unlink()
+    lab.call(save, str(checkpoints.path))
+    lab.step()
+    assert checkpoints.find().folder == checkpoints.at(first + 1)
+
+
 def test_too_many_generation_rounds_end_with_an_error_after_a_checkpoint(lab: Lab):
     def limit(trainer: Any, rounds: int) -> None:
         trainer.controller.settings = replace(trainer.controller.settings, max_num_gen_batches=rounds)
@@ -246,7 +290,7 @@ def test_a_killed_vllm_worker_ends_the_run_with_its_name(lab: Lab):
     import psutil
 
     def step_until_failure(trainer: Any) -> str:
-        from verl_ext.runner import name_engine_failure
+        from verl_ext.runner import name_failure
 
         try:
             trainer.timing_raw = {}
@@ -255,7 +299,7 @@ def test_a_killed_vllm_worker_ends_the_run_with_its_name(lab: Lab):
                 trainer.on_step_end()
                 trainer.global_steps += 1
         except Exception as error:
-            raise name_engine_failure(trainer, error) from None
+            raise name_failure(trainer, error) from None
         return "the run went on without an engine"
 
     (ledger,) = json.loads((lab.run_dir / "engine_resources.json").read_text())

@@ -12,6 +12,7 @@ from golden_assets import GoldenAssets
 from lab import Lab
 
 from recipe.golden_redaction.record_schema import find_problems
+from verl_ext.errors import WorkerDiedError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -192,6 +193,22 @@ def test_an_engine_that_serves_other_weights_is_caught(golden_lab: Lab):
 
     with pytest.raises(StaleEngineError, match="serves other weights"):
         golden_lab.call(without_sync)
+
+
+def test_a_killed_actor_ends_the_run_with_its_name(golden_lab: Lab):
+    """Last: the actor does not come back."""
+
+    def step_until_failure(trainer: Any) -> None:
+        from verl_ext.runner import name_failure
+
+        try:
+            _step(trainer)
+        except Exception as error:
+            raise name_failure(trainer, error) from None
+
+    golden_lab.kill_worker("WorkerDict")
+    with pytest.raises(WorkerDiedError, match=r"the worker \S*WorkerDict \(process \d+ on .*\) died: .* resumes from"):
+        golden_lab.call(step_until_failure)
 
 
 def _step(trainer: Any) -> dict[str, Any]:

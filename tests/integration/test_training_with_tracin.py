@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from lab import DATA, Lab
 
+from verl_ext.errors import WorkerDiedError
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 # Whatever the policy and the draw: eight prompts that it solves now and then, so that gradients have both signs.
@@ -199,6 +201,14 @@ def test_validation_prompts_that_are_trained_on_are_refused(tracin_lab: Lab):
 
     with pytest.raises(ValidationOverlapError, match="1024 of 1024"):
         tracin_lab.call(overlap, str(Path(DATA) / "train.parquet"))
+
+
+def test_a_killed_reward_worker_ends_the_run_with_its_name(tracin_lab: Lab):
+    """Last: it does not come back. Its rollouts are not tried again until their prompts are given up."""
+    tracin_lab.kill_worker("RewardLoopWorker")
+    with pytest.raises(WorkerDiedError, match=r"the worker RewardLoopWorker \(process \d+ on .*\) died"):
+        tracin_lab.step()
+    assert tracin_lab.call(lambda trainer: trainer.controller.conservation()["given_up"]) == 0
 
 
 def _step(trainer: Any) -> dict[str, Any]:
