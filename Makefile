@@ -34,7 +34,7 @@ export SSL_CERT_FILE := $(CERT)
 endif
 TORCH_SOURCE := $(if $(wildcard $(addsuffix /torch-*,$(FIND_LINKS))),,--torch-backend=cpu)
 
-.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-unit test-gpu lint docs docs-serve benchmark clean
+.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-unit test-gpu test-release lint docs docs-serve benchmark clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -87,7 +87,10 @@ demo-arc: demo-arc-data  ## Golden redaction on the CPU, to the end. ARC=FILE: o
 test: demo-data browser  ## All tests: unit, compat, pages in a browser, then real Ray, FSDP2 and vLLM
 	@$(PY) -m pytest -x --cov --cov-report= tests/unit tests/compat
 	@$(PY) -m coverage report --fail-under=95 --include="$$($(PY) tests/compat/pure_modules.py)"
-	@$(PY) -m pytest -x tests/browser tests/integration
+	@$(PY) -m pytest -x -m "not release" tests/browser tests/integration
+
+test-release: demo-data  ## What takes too long for every change: two Ray nodes, the batch script, the examples of the docs
+	@$(PY) -m pytest -x -m release tests/integration
 
 test-unit: setup  ## Only the fast tests
 	@$(PY) -m pytest -x tests/unit tests/compat

@@ -12,7 +12,7 @@ from lab import ROOT, TINY
 
 from verl_ext.metrics_stream import read_metrics
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.release, pytest.mark.timeout(900)]
 
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r'^```python title="recipe/mine/(\w+\.py)"\n(.+?)^```$', PAGE, re.MULTILINE | re.DOTALL))

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from lab import ROOT, TINY
 
+pytestmark = pytest.mark.release
+
 NAMESPACES = ["unshare", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
 NODES = ROOT / "tests/integration/slurm_here/run"
 

@@ -23,7 +23,7 @@ from verl_ext.cpu.engine_resources import SHARED_MEMORY
 from verl_ext.metrics_stream import STEP, read_metrics
 
 # Both runs are in the fixture, so in the first test's time.
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
 
 STEPS = 4
 SETTINGS = [
