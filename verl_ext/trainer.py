@@ -37,6 +37,7 @@ from verl_ext.metrics_stream import MetricsStream
 from verl_ext.run_folder import RunFolder
 from verl_ext.run_totals import RunTotals
 from verl_ext.trainer_metrics import validation_accuracy
+from verl_ext.worker_death import find_death
 
 STATE_FILE = "signal.json"
 QUEUE_FOLDER = "transfer_queue"
@@ -256,18 +257,21 @@ class SignalTrainer(PPOTrainerSync):
         checkpoints = CheckpointFolder(Path(trainer.default_local_dir))
         checkpoints.clear_unfinished()
         folder = checkpoints.saving / f"global_step_{self.global_steps}"
-        callback = self.checkpoint_callback
+        callback, state = self.checkpoint_callback, json.dumps(self.signal_state())
         try:
             folder.mkdir(parents=True)
             tq.save_checkpoint(folder / QUEUE_FOLDER)
-            (folder / STATE_FILE).write_text(json.dumps(self.signal_state()), encoding="utf-8")
+            (folder / STATE_FILE).write_text(state, encoding="utf-8")
             # verl's retention knows folders by the name that they were written under, and removes the weights only.
             own = {"default_local_dir": str(checkpoints.saving)} | dict.fromkeys(RETENTION_KEYS)
             self.checkpoint_callback = CheckpointCallback()
             with _changed(trainer, own):
                 super()._save_checkpoint()
             published = checkpoints.publish(self.global_steps, num_to_keep(trainer))
-        except Exception as error:
+        # torch reports a full disk as a RuntimeError, and Ray whatever happens in a worker as an error of its own.
+        except (OSError, RuntimeError, ray.exceptions.RayTaskError) as error:
+            if find_death(error) is not None:  # no fault of the disk: the runner names the worker
+                raise
             raise checkpoints.explain_failed_save(self.global_steps, error) from error
         finally:
             self.checkpoint_callback = callback

@@ -317,8 +317,10 @@ class FastDapoTrainer(TracInTrainer):
     def _save_unfinished_step(self) -> None:
         """Checkpoint between two steps: the weights are those of the step before."""
         self.global_steps -= 1
-        self._save_checkpoint()
-        self.global_steps += 1
+        try:
+            self._save_checkpoint()
+        finally:
+            self.global_steps += 1
 
     def count_rollouts(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> None:
         if not self.settings.enable:

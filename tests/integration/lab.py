@@ -167,6 +167,9 @@ def _lab_actor_class() -> Any:
             self.trainer.agent_loop_manager = self.agent_loop_manager
             self.trainer.global_steps += 1
             self.trainer.prev_step_profile = self.trainer.curr_step_profile = self.trainer.next_step_profile = False
+            # Checks that make no step of their own find what one leaves.
+            self.trainer.timing_raw = {}
+            self.trainer.on_step_begin()
 
         def call(self, function: Callable[..., Any], *args: Any) -> Any:
             return function(self.trainer, *args)
