@@ -5,7 +5,7 @@ import fcntl
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -70,7 +70,7 @@ class RunFolder:
         return self.path / "engine_resources.json"
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Generator[None]:
         """Keep a second command out of the folder while this one runs: it would end the first one's engines.
 
         Raises:

@@ -17,7 +17,7 @@ was mixed once the more so.
 No prompt starves: a share 1/`exploration_epochs` of all choices goes to the prompts whose last choice is longest ago,
 so every prompt is chosen at least once in `exploration_epochs` epochs (an epoch: as many choices as there are prompts).
 
-`choose` and `observe` cost O(candidates) and O(prompts observed) numpy operations.
+`choose` costs O(candidates) numpy operations and `observe` O(1), however large the data set is.
 """
 
 import base64
@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import betaln
+
+from recipe.fast_dapo.least_recent import LeastRecent
 
 _STATE_VERSION = 1
 # Prediction against outcome, in tenths of the predicted pass rate.
@@ -43,7 +45,8 @@ class PredictorSettings:
         prior_weight: Prompts that the prior counts as when it is fitted to those seen; None: it is not fitted.
         discount: What is kept of the evidence at each weight version, in (0, 1].
         exploration_epochs: Epochs in which every prompt is chosen at least once, at least 1.
-        max_candidates: Prompts that a choice draws rates for, a random part of the data set if that has more.
+        max_candidates: Prompts that a choice draws rates for, a random part of the data set if that has more. Those
+            that must not be chosen count, too.
         seed: Of the draws.
     """
 
@@ -84,9 +87,7 @@ class PassRatePosterior:
         self._passes = np.zeros(num_prompts)
         self._fails = np.zeros(num_prompts)
         self._version = np.zeros(num_prompts, dtype=np.int64)  # to which the two above are discounted
-        # Never chosen: in a random order, before everything that was.
-        self._last_choice = self._rng.permutation(num_prompts).astype(np.int64) - num_prompts
-        self._num_choices = 0
+        self._choices = LeastRecent(np.argsort(self._rng.permutation(num_prompts)))
         self._exploration_credit = 0.0
         self._reliability = np.zeros((NUM_BINS, 3))  # rollouts, sum of predictions, passes
         self.reset_calibration()
@@ -143,25 +144,25 @@ class PassRatePosterior:
         Returns:
             Int64 array; shorter than `count` only if fewer prompts are left.
         """
-        available = np.ones(len(self), dtype=bool)
-        available[np.fromiter(exclude, dtype=np.int64, count=len(exclude))] = False
-        count = min(count, int(available.sum()))
+        unavailable = np.zeros(len(self), dtype=bool)
+        unavailable[np.fromiter(exclude, dtype=np.int64, count=len(exclude))] = True
+        num_unavailable = len(set(exclude))
+        count = min(count, len(self) - num_unavailable)
         if count <= 0:
             return np.empty(0, dtype=np.int64)
         self._exploration_credit += count / self.settings.exploration_epochs
         num_explored = min(count, int(self._exploration_credit))
         self._exploration_credit -= num_explored
-        candidates = np.flatnonzero(available)
-        explored = candidates[_smallest(self._last_choice[candidates], num_explored)]
-        available[explored] = False
-        candidates = np.flatnonzero(available)
-        num_candidates = max(self.settings.max_candidates, count)
-        if len(candidates) > num_candidates:
-            candidates = self._rng.choice(candidates, num_candidates, replace=False)
+        explored = self._choices.oldest(num_explored, unavailable)
+        unavailable[explored] = True
+        # So many are enough, whichever of them are unavailable.
+        num_drawn = max(self.settings.max_candidates, count + num_unavailable)
+        everything = num_drawn >= len(self)
+        drawn = np.arange(len(self)) if everything else self._rng.choice(len(self), num_drawn, replace=False)
+        candidates = drawn[~unavailable[drawn]]
         distance = np.abs(self._rng.beta(*self.posterior(candidates)) - 0.5)
         chosen = np.concatenate([explored, candidates[_smallest(distance, count - num_explored)]])
-        self._last_choice[chosen] = self._num_choices + np.arange(len(chosen))
-        self._num_choices += len(chosen)
+        self._choices.take(chosen)
         return chosen
 
     # ------------------------------ calibration ------------------------------
@@ -203,11 +204,10 @@ class PassRatePosterior:
             "prior": list(self.prior),
             "first_outcomes": [[*outcome, prompts] for outcome, prompts in self._first_outcomes.items()],
             "weight_version": self.weight_version,
-            "num_choices": self._num_choices,
             "exploration_credit": self._exploration_credit,
             "rng": self._rng.bit_generator.state,
             "reliability": self._reliability.tolist(),
-            "arrays": {name: _pack(getattr(self, f"_{name}")) for name in _ARRAYS},
+            "arrays": {name: _pack(array) for name, array in self._arrays().items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -223,16 +223,20 @@ class PassRatePosterior:
                 f"the checkpoint's predictor knows {state['num_prompts']} prompts, the data set has {len(self)}: "
                 "resume with the same data, or start a new run"
             )
-        arrays = {name: _unpack(state["arrays"][name], dtype) for name, dtype in _ARRAYS.items()}
-        for name, array in arrays.items():
-            setattr(self, f"_{name}", array)
+        arrays = {name: _unpack(state["arrays"][name], array.dtype) for name, array in self._arrays().items()}
+        self._passes, self._fails, self._version = arrays["passes"], arrays["fails"], arrays["version"]
+        self._choices = LeastRecent(np.argsort(arrays["last_choice"], kind="stable"))
         self.prior = (float(state["prior"][0]), float(state["prior"][1]))
         self._first_outcomes = {(int(p), int(f)): float(prompts) for p, f, prompts in state["first_outcomes"]}
         self.weight_version = int(state["weight_version"])
-        self._num_choices = int(state["num_choices"])
         self._exploration_credit = float(state["exploration_credit"])
         self._rng.bit_generator.state = state["rng"]
         self._reliability = np.array(state["reliability"])
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        last_choice = np.empty(len(self), dtype=np.int64)
+        last_choice[self._choices.order()] = np.arange(len(self))
+        return {"passes": self._passes, "fails": self._fails, "version": self._version, "last_choice": last_choice}
 
     def __repr__(self) -> str:
         return f"PassRatePosterior({len(self)} prompts, {asdict(self.settings)})"
@@ -273,9 +277,6 @@ def fit_prior(
     return float(np.exp(best.x[0])), float(np.exp(best.x[1]))
 
 
-_ARRAYS = {"passes": np.float64, "fails": np.float64, "version": np.int64, "last_choice": np.int64}
-
-
 def _smallest(values: np.ndarray, count: int) -> np.ndarray:
     """Indices of the `count` smallest values, in increasing order of value."""
     if count <= 0:
@@ -288,5 +289,5 @@ def _pack(array: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
 
 
-def _unpack(text: str, dtype: type) -> np.ndarray:
+def _unpack(text: str, dtype: np.dtype) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype=dtype).copy()

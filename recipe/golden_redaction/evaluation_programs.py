@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from recipe.golden_redaction.golden_tasks import read_pairs
 from recipe.golden_redaction.problems import Problem
@@ -114,7 +115,7 @@ def read_states(path: Path, problems: Mapping[str, Problem], counts: Counter[str
     return visited
 
 
-def _read_entries(path: Path) -> list[dict]:
+def _read_entries(path: Path) -> list[dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         if lines and "schema" in json.loads(lines[0]):

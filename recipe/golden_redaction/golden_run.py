@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from data_preprocess.arc_tasks import Grid
 from recipe.golden_redaction.golden_tasks import NamedPair
@@ -120,7 +121,7 @@ def _answers(solutions: Sequence[tuple[str, Sequence[NamedPair]]], time_limit: f
     return done.stdout.splitlines(), error or "the process ended without an answer"
 
 
-def _judge(answer: dict, wanted: Grid) -> str:
+def _judge(answer: dict[str, Any], wanted: Grid) -> str:
     if "error" in answer:
         return answer["error"]
     if "mutated" in answer:

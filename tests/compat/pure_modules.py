@@ -19,6 +19,7 @@ PURE = [
     "recipe/fast_dapo/correction.py",
     "recipe/fast_dapo/estimates.py",
     "recipe/fast_dapo/evaluation_samples.py",
+    "recipe/fast_dapo/least_recent.py",
     "recipe/fast_dapo/majority_vote.py",
     "recipe/fast_dapo/predictor.py",
     "recipe/fast_dapo/screening.py",

@@ -3,6 +3,7 @@
 import dis
 import subprocess
 import sys
+import tomllib
 import types
 from pathlib import Path
 
@@ -38,6 +39,13 @@ def test_pure_module_imports_nothing_distributed(file: str):
         if any(name == forbidden or name.startswith(f"{forbidden}.") for forbidden in FORBIDDEN)
     }
     assert not bad, f"{file} is pure but imports {sorted(bad)}"
+
+
+@pytest.mark.parametrize("file", PURE + PURE_TORCH)
+def test_pure_module_is_type_checked(file: str):
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pyright"]
+    assert settings["typeCheckingMode"] == "strict"
+    assert any(Path(file).is_relative_to(included) for included in settings["include"])
 
 
 def test_pure_modules_do_not_load_the_heavy_libraries_indirectly():

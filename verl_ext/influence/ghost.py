@@ -14,7 +14,7 @@ Simplification: what depends on a batch as a whole (a router's balancing loss) h
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -82,7 +82,7 @@ class GhostInfluence:
     # ---- validation
 
     @contextmanager
-    def validation(self) -> Iterator[None]:
+    def validation(self) -> Generator[None]:
         """Adds the gradient of what is backpropagated inside to G."""
         if self._validation_torn:
             raise InfluenceError(
@@ -129,7 +129,7 @@ class GhostInfluence:
     @contextmanager
     def scoring(
         self, sample_index: torch.Tensor, keep_gradients: bool = False, check_identity: bool = False
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Adds what is backpropagated inside to the scores of the samples; nothing is added if the pass fails.
 
         Args:
@@ -249,7 +249,7 @@ class GhostInfluence:
     # ---- the machinery
 
     @contextmanager
-    def _ghost_mode(self, ghost_pass: GhostPass) -> Iterator[None]:
+    def _ghost_mode(self, ghost_pass: GhostPass) -> Generator[None]:
         self._check_idle()
         if self._closed:
             raise InfluenceError("this GhostInfluence was closed: make another one")

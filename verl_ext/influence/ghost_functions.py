@@ -188,7 +188,15 @@ class GradientLinear(torch.autograd.Function):
     """`F.linear` whose backward hands (g, x) to the accumulators: validation, and scoring that keeps gradients."""
 
     @staticmethod
-    def forward(ctx: Any, x_NI, _anchor, weight, bias, layer: GhostLinear, ghost_pass: GhostPass):
+    def forward(
+        ctx: Any,
+        x_NI: torch.Tensor,
+        _anchor: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        layer: GhostLinear,
+        ghost_pass: GhostPass,
+    ) -> torch.Tensor:
         ctx.layer, ctx.ghost_pass = layer, ghost_pass
         with torch.autocast(x_NI.device.type, enabled=False):
             # The bias needs no input.
@@ -209,7 +217,15 @@ class ScoreFromOutput(torch.autograd.Function):
     """Narrow output (LoRA A): one GEMM in the forward gives y and h = G x; h is saved instead of x."""
 
     @staticmethod
-    def forward(ctx: Any, x_NI, _anchor, weight, bias, layer: GhostLinear, ghost_pass: GhostPass):
+    def forward(
+        ctx: Any,
+        x_NI: torch.Tensor,
+        _anchor: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        layer: GhostLinear,
+        ghost_pass: GhostPass,
+    ) -> torch.Tensor:
         ctx.layer, ctx.ghost_pass = layer, ghost_pass
         assert layer.weight is not None
         with torch.autocast(x_NI.device.type, enabled=False):
@@ -235,7 +251,15 @@ class ScoreFromInput(torch.autograd.Function):
     """Everything else: the backward gives g W and z = g G, in one GEMM where the input is narrow (LoRA B)."""
 
     @staticmethod
-    def forward(ctx: Any, x_NI, _anchor, weight, bias, layer: GhostLinear, ghost_pass: GhostPass):
+    def forward(
+        ctx: Any,
+        x_NI: torch.Tensor,
+        _anchor: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        layer: GhostLinear,
+        ghost_pass: GhostPass,
+    ) -> torch.Tensor:
         ctx.layer, ctx.ghost_pass = layer, ghost_pass
         with torch.autocast(x_NI.device.type, enabled=False):
             ctx.save_for_backward(weight, x_NI if layer.weight is not None else None)

@@ -86,7 +86,7 @@ def conservation(record: Mapping[str, Any]) -> dict[str, Any] | None:
     generated = record.get(GENERATED)
     if not isinstance(generated, int | float):
         return None
-    rows = [[name, record[metric], why] for name, metric, why in _FATES if type(record.get(metric)) in (int, float)]
+    rows = [(name, record[metric], why) for name, metric, why in _FATES if type(record.get(metric)) in (int, float)]
     left = generated - sum(count for _, count, _ in rows)
     return {"step": record.get(STEP), "generated": generated, "rows": rows, "unaccounted": left}
 

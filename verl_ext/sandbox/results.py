@@ -1,7 +1,7 @@
 """What came of a program, pair by pair."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -85,5 +85,4 @@ def judge(execution: Execution, expected: Sequence[Sequence[int]]) -> Execution:
     got = execution.grid or [[]]
     sizes = f"{len(got)}x{len(got[0])}", f"{len(expected)}x{len(expected[0]) if expected else 0}"
     how = "other cells" if sizes[0] == sizes[1] else f"size {sizes[0]} instead of {sizes[1]}"
-    values = {**vars(execution), "status": Status.WRONG_OUTPUT, "detail": how}
-    return Execution(**values)
+    return replace(execution, status=Status.WRONG_OUTPUT, detail=how)
