@@ -98,10 +98,11 @@ test-unit: setup  ## Only the fast tests
 test-gpu: setup  ## What needs one CUDA device; skipped elsewhere
 	@$(PY) -m pytest -x tests/gpu
 
-lint: setup  ## ruff, pyright, and oxlint for the pages' scripts
+lint: setup  ## ruff, pyright, shellcheck, and oxlint for the pages' scripts
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/pyright
+	@$(VENV)/bin/shellcheck $$(grep -rlIE --exclude='*.j2' '^#!.*sh$$' .ci configs tests)
 	@$(VENV)/bin/oxlint --quiet --deny-warnings -D correctness -D suspicious \
 		-A consistent-function-scoping verl_ext/report/static
 
