@@ -1,6 +1,5 @@
 """Visits states: samples next tokens, rolls each out, runs the programs. Between the engines and the sandbox."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -186,11 +185,6 @@ class StateVisitor:
             ]
             for tokens in actions
         ]
-
-
-def hidden_tokens(golden_ids: Sequence[int], share: float) -> int:
-    """How many of the golden tokens a share of them is: at least one, rounded up."""
-    return max(1, math.ceil(len(golden_ids) * share - 1e-9))
 
 
 def _met_infrastructure_error(result: ProgramResult) -> bool:

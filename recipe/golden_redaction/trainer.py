@@ -6,7 +6,6 @@ trainer and in the serving engine. All decisions are in the pure modules beside 
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -30,17 +29,19 @@ from verl.workers.rollout.replica import RolloutReplicaRegistry
 from recipe.golden_redaction.checks import data_files
 from recipe.golden_redaction.credit import StateCredit, assign_credit
 from recipe.golden_redaction.findings import run_findings
+from recipe.golden_redaction.labelled_states import LabelledState, ReferenceLogProbs, StateTokens, mini_batches
 from recipe.golden_redaction.movement import Movement, movement, movement_metrics
+from recipe.golden_redaction.probes import probe_metrics, probe_rows, probe_states
 from recipe.golden_redaction.problems import read_problems
 from recipe.golden_redaction.records import TrainingRecords, make_entry, warm_start
 from recipe.golden_redaction.redaction import RedactedState, RedactionController
-from recipe.golden_redaction.rollouts import StateVisitor, hidden_tokens
+from recipe.golden_redaction.rollouts import StateVisitor
 from recipe.golden_redaction.sandbox import make_executor
 from recipe.golden_redaction.settings import read_settings
-from recipe.golden_redaction.targets import Targets, target_log_probs, token_weights
+from recipe.golden_redaction.targets import Targets, target_log_probs
 from recipe.golden_redaction.tensor_statistics import statistics_metrics
-from recipe.golden_redaction.visits import Visit, mean_label, visit_metrics
-from recipe.golden_redaction.worker import GoldenWorker, LabelledState, RankLogProbs, RankUpdate, StateTokens
+from recipe.golden_redaction.visits import Visit, visit_metrics
+from recipe.golden_redaction.worker import GoldenWorker, RankLogProbs, RankUpdate
 from verl_ext.engines import ServingEngines
 from verl_ext.errors import StaleEngineError
 from verl_ext.json_lines import JsonLines
@@ -72,7 +73,7 @@ class GoldenTrainer(SignalTrainer):
         self.tensors = JsonLines(self.run_folder.golden_tensors)
         self._text_log_probs: dict[str, list[float]] = {}  # under the present policy, by problem
         self._text_reference: dict[str, list[float]] = {}  # under the weights that the run began with
-        self._reference: dict[tuple[str, int, int], float] = {}  # by problem, k and token
+        self._reference = ReferenceLogProbs()
         self._warm: list[Visit] = []
         self._num_warm_used = 0
         self._num_updates = 0
@@ -157,7 +158,8 @@ class GoldenTrainer(SignalTrainer):
         ]
         metrics.update(visit_metrics(visits, credits))
         with self._timed("update_actor"):
-            self._update(self._mini_batches(visits, credits, targets), metrics)
+            size, reduction = self.golden.entries_per_update, self.golden.targets.reduction
+            self._update(mini_batches(visits, credits, targets, size, reduction), metrics)
         with self._timed("log_prob_after"):
             ranks = self.actor_rollout_wg.state_log_probs(_tokens_of(visits), with_hidden_norms=True)
             after, hidden_norms = self._log_probs(ranks, visits)
@@ -213,45 +215,18 @@ class GoldenTrainer(SignalTrainer):
         texts = [(*self.problems[name].prompt_ids, *self.problems[name].golden_ids) for name in problems]
         return dict(zip(problems, self.engines.prompt_log_probs(texts), strict=True))
 
-    def _mini_batches(
-        self, visits: Sequence[Visit], credits: Sequence[StateCredit], targets: Sequence[Targets]
-    ) -> list[list[LabelledState]]:
-        """The labelled states of the step, `entries_per_update` visits an update; updates without any are left out."""
-        size, mini_batches = self.golden.entries_per_update, []
-        for start in range(0, len(visits), size):
-            end = min(start + size, len(visits))
-            places = [place for place in range(start, end) if credits[place].advantages.any()]
-            if not places:
-                continue
-            numbers = [place for place in places for _ in visits[place].tokens]
-            advantages = np.concatenate([credits[place].advantages for place in places])
-            weights = iter(token_weights(numbers, advantages, self.golden.targets.reduction).tolist())
-            mini_batches.append(
-                [
-                    LabelledState(
-                        ids=visits[place].ids,
-                        tokens=visits[place].tokens,
-                        targets=tuple(targets[place].log_probs.tolist()),
-                        advantages=tuple(credits[place].advantages.tolist()),
-                        weights=tuple(next(weights) for _ in visits[place].tokens),
-                    )
-                    for place in places
-                ]
-            )
-        return mini_batches
-
-    def _update(self, mini_batches: list[list[LabelledState]], metrics: dict[str, Any]) -> None:
-        metrics["golden/num_updates"] = float(len(mini_batches))
-        if not mini_batches:
+    def _update(self, batches: list[list[LabelledState]], metrics: dict[str, Any]) -> None:
+        metrics["golden/num_updates"] = float(len(batches))
+        if not batches:
             return
         every = self.golden.tensor_statistics_every
-        is_due = every > 0 and self._num_updates // every != (self._num_updates + len(mini_batches)) // every
+        is_due = every > 0 and self._num_updates // every != (self._num_updates + len(batches)) // every
         dtype = PrecisionType.to_dtype(self.config.actor_rollout_ref.rollout.dtype) if is_due else None
-        ranks: list[list[RankUpdate]] = self.actor_rollout_wg.train_states(mini_batches, dtype)
-        self._num_updates += len(mini_batches)
-        metrics["golden/loss"] = sum(update.loss for rank in ranks for update in rank) / len(mini_batches)
-        metrics["actor/grad_norm"] = sum(update.grad_norm for update in ranks[0]) / len(mini_batches)
-        metrics["golden/num_labelled_states"] = float(sum(len(states) for states in mini_batches))
+        ranks: list[list[RankUpdate]] = self.actor_rollout_wg.train_states(batches, dtype)
+        self._num_updates += len(batches)
+        metrics["golden/loss"] = sum(update.loss for rank in ranks for update in rank) / len(batches)
+        metrics["actor/grad_norm"] = sum(update.grad_norm for update in ranks[0]) / len(batches)
+        metrics["golden/num_labelled_states"] = float(sum(len(states) for states in batches))
         statistics = ranks[0][-1].statistics
         if statistics:
             metrics.update(statistics_metrics(statistics))
@@ -270,22 +245,16 @@ class GoldenTrainer(SignalTrainer):
         return [[min(0.0, value) for value in values] for values in found]
 
     def _reference_log_probs(self, visits: Sequence[Visit]) -> LogProbs | None:
-        """Computed once for each token of a state, then kept."""
         if not self.golden.reference:
             return None
-        keys = [[(visit.problem, visit.k, token) for token in visit.tokens] for visit in visits]
-        missing = [
-            (place, tuple(key[2] for key in state if key not in self._reference)) for place, state in enumerate(keys)
-        ]
-        missing = [(place, tokens) for place, tokens in missing if tokens]
+        missing = self._reference.missing(visits)
         if missing:
-            asked = [StateTokens(visits[place].ids, tokens) for place, tokens in missing]
-            for rank in self.actor_rollout_wg.reference_log_probs(asked):
+            places = list(missing)
+            for rank in self.actor_rollout_wg.reference_log_probs(list(missing.values())):
                 for index, values in rank.log_probs.items():
-                    place, tokens = missing[index]
-                    for token, value in zip(tokens, values, strict=True):
-                        self._reference[visits[place].problem, visits[place].k, token] = min(0.0, value)
-        return [[self._reference[key] for key in state] for state in keys]
+                    place = places[index]
+                    self._reference.add(visits[place], missing[place].tokens, [min(0.0, value) for value in values])
+        return self._reference.of(visits)
 
     def _check_engine(
         self, visits: Sequence[Visit], engine: LogProbs, trainer: LogProbs, when: str, metrics: dict[str, Any]
@@ -330,25 +299,11 @@ class GoldenTrainer(SignalTrainer):
     def _validate(self) -> dict[str, float]:
         """Free rollouts of every problem with fixed shares of its golden solution hidden, judged on the examples."""
         probe = self.golden.probe
-        states = [
-            (share, RedactedState(problem.id, hidden_tokens(problem.golden_ids, share)))
-            for problem in self.problems.values()
-            for share in probe.shares
-        ]
+        states = probe_states(self.problems.values(), probe.shares)
         labels = self.visitor.pass_rates([state for _, state in states], self.problems, probe.rollouts)
-        step = min(self.global_steps, self.total_training_steps)
-        rows = [
-            {"step": step, "problem": state.problem, "share": share, "k": state.k, "pass_rate": mean_label(found)}
-            for (share, state), found in zip(states, labels, strict=True)
-        ]
+        rows = probe_rows(min(self.global_steps, self.total_training_steps), states, labels)
         self.probes.append(rows)
-        metrics = {}
-        for share in probe.shares:
-            rates = [row["pass_rate"] for row in rows if row["share"] == share and row["pass_rate"] is not None]
-            if rates:
-                metrics[f"golden/probe/{share:g}"] = sum(rates) / len(rates)
-        rates = [row["pass_rate"] for row in rows if row["pass_rate"] is not None]
-        metrics[f"val-core/golden/acc/mean@{probe.rollouts}"] = sum(rates) / len(rates) if rates else math.nan
+        metrics = probe_metrics(rows, probe.rollouts)
         self.val_accuracy = metrics[f"val-core/golden/acc/mean@{probe.rollouts}"]
         if self.val_accuracy_before is None:
             self.val_accuracy_before = self.val_accuracy

@@ -16,40 +16,13 @@ from verl.utils.device import get_device_id, get_device_name
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from recipe.golden_redaction.forward import next_token_logits, plan_micro_batches
+from recipe.golden_redaction.labelled_states import LabelledState, StateTokens
 from recipe.golden_redaction.loss import target_loss, token_log_probs
 from recipe.golden_redaction.tensor_statistics import UpdateStatistics
 from verl_ext.errors import ConfigError
 
 # What transformers calls the attention of a layer.
 ATTENTION_NAMES = ("self_attn", "attention", "attn")
-
-
-@dataclass(frozen=True)
-class StateTokens:
-    """A state and the tokens that are asked about.
-
-    Attributes:
-        ids: Token ids of the state.
-        tokens: K token ids, all different.
-    """
-
-    ids: tuple[int, ...]
-    tokens: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class LabelledState(StateTokens):
-    """A state to train on.
-
-    Attributes:
-        targets: K target log-probs in nats; NaN without a label.
-        advantages: K numbers in {+1, 0, -1}.
-        weights: K weights in the loss; see `targets.token_weights`.
-    """
-
-    targets: tuple[float, ...]
-    advantages: tuple[int, ...]
-    weights: tuple[float, ...]
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,18 @@ The sandbox is the real one. The engine is scripted, with the methods of `verl_e
 is exercised in tests/integration.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_preprocess.arithmetic_tokenizer import build_tokenizer
 from recipe.golden_redaction.credit import CreditSettings
 from recipe.golden_redaction.problems import Problem
 from recipe.golden_redaction.prompts import CODE_PREFIX, FENCE
 from recipe.golden_redaction.redaction import RedactedState
-from recipe.golden_redaction.rollouts import Answer, StateVisitor, hidden_tokens
+from recipe.golden_redaction.rollouts import Answer, StateVisitor
 from recipe.golden_redaction.visits import Visit
 from verl_ext.engines import Continuations
 from verl_ext.sandbox.policy import SandboxPolicy
@@ -281,14 +278,3 @@ def test_pass_rates_are_the_labels_of_rollouts_from_the_state_alone(make):
         Continuations([*ids("prompt of a:"), *ids(GOLDEN)[:-3]], 3, MAX_NEW_TOKENS, 0, (FENCE,)),
         Continuations([*ids("prompt of b:"), *ids(GOLDEN)[:-2]], 3, MAX_NEW_TOKENS, 1, (FENCE,)),
     ]
-
-
-@given(st.integers(1, 2000), st.integers(1, 100))
-def test_a_share_of_a_golden_solution_is_rounded_up(length: int, percent: int):
-    assert hidden_tokens(range(length), percent / 100) == -(-length * percent // 100)
-
-
-def test_at_least_one_token_is_hidden_and_at_most_all():
-    assert hidden_tokens(range(3), 1e-12) == 1
-    assert hidden_tokens(range(7), 1.0) == 7
-    assert hidden_tokens(range(10), math.nextafter(0.3, 1)) == 3
