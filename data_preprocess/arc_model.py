@@ -33,7 +33,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch.nn import functional
-from transformers import DynamicCache, GenerationConfig, Qwen2Config, Qwen2ForCausalLM
+from transformers import DynamicCache, Qwen2ForCausalLM
 
 from data_preprocess.arc_lessons import (
     Lesson,
@@ -46,89 +46,44 @@ from data_preprocess.arc_lessons import (
 )
 from data_preprocess.arc_mistakes import replace_at
 from data_preprocess.arc_model_report import print_report
-from data_preprocess.model_training import Optimization, fit, train_cached
+from data_preprocess.model_training import fit, train_cached
 from data_preprocess.row_source import SourceError
+from data_preprocess.small_model import SmallModelSettings, build_model
 from recipe.golden_redaction.golden_tasks import GoldenError
 from recipe.golden_redaction.prompts import SizeLimits, encode_golden
 
+# A prompt and its answer have some 1,200 tokens at most.
+MAX_POSITIONS = 2048
 
-@dataclass(frozen=True)
-class ArcModelSettings:
-    """All that decides the weights, but for the data.
+
+@dataclass(frozen=True, kw_only=True)
+class ArcModelSettings(SmallModelSettings):
+    """All that decides the weights, but for the data; see `SmallModelSettings` for the rest.
 
     Attributes:
-        seed: Of the initial weights and of the corpus.
-        steps: Optimizer steps.
         tasks_per_step: Different tasks of a step.
         copies: Solutions with mistakes of each of them.
         mistake_rate: Probability of a mistake at a site.
         max_sites: Sites of a solution at most.
-        learning_rate: Peak of the schedule in `model_training.fit`.
-        beta2: Second-moment decay of AdamW.
-        weight_decay: Of AdamW.
         vocab_size: Tokens, the special ones included.
-        hidden_size: Width of the residual stream.
-        num_layers: Transformer layers.
-        num_heads: Attention heads.
-        intermediate_size: Width of the MLP.
-        initializer_range: Standard deviation of the initial weights.
     """
 
-    seed: int = 0
     steps: int = 350
+    weight_decay: float = 0.01
     tasks_per_step: int = 2
     copies: int = 8
     mistake_rate: float = 0.26
     max_sites: int = 7
-    learning_rate: float = 3e-3
-    beta2: float = 0.98
-    weight_decay: float = 0.01
     vocab_size: int = 1536
-    hidden_size: int = 128
-    num_layers: int = 2
-    num_heads: int = 4
-    intermediate_size: int = 256
-    initializer_range: float = 0.05
 
     def __post_init__(self) -> None:
-        if self.hidden_size % (32 * self.num_heads):
-            raise ValueError(
-                f"head size hidden_size / num_heads must be a multiple of 32 (vLLM has no kernel for smaller heads on "
-                f"a CPU), got {self.hidden_size} / {self.num_heads}"
-            )
+        super().__post_init__()
         if not 0 <= self.mistake_rate <= 1:
             raise ValueError(f"mistake_rate is a probability, got {self.mistake_rate}")
-        if min(self.steps, self.tasks_per_step, self.copies, self.max_sites, self.num_layers) < 1:
-            raise ValueError(f"steps, tasks_per_step, copies, max_sites and num_layers must be at least 1, got {self}")
+        if min(self.tasks_per_step, self.copies, self.max_sites) < 1:
+            raise ValueError(f"tasks_per_step, copies and max_sites must be at least 1, got {self}")
         if self.vocab_size < 300:
             raise ValueError(f"vocab_size must be at least 300 (256 bytes, special tokens), got {self.vocab_size}")
-
-
-def build_model(settings: ArcModelSettings, tokenizer: SavedTokenizer) -> Qwen2ForCausalLM:
-    """The untrained model; its vocabulary is exactly the tokenizer's."""
-    torch.manual_seed(settings.seed)
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=settings.hidden_size,
-        intermediate_size=settings.intermediate_size,
-        num_hidden_layers=settings.num_layers,
-        num_attention_heads=settings.num_heads,
-        num_key_value_heads=settings.num_heads,
-        initializer_range=settings.initializer_range,
-        max_position_embeddings=2048,
-        tie_word_embeddings=False,
-        use_sliding_window=False,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        dtype="float32",
-    )
-    model = Qwen2ForCausalLM(config)
-    # No temperature and no top-k/top-p: engines take those from here as defaults, and RL must sample from the model.
-    model.generation_config = GenerationConfig(
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True
-    )
-    return model
 
 
 def answer_ids(lesson: Lesson, tokenizer: SavedTokenizer, rng: np.random.Generator, rate: float) -> list[int]:
@@ -181,7 +136,7 @@ def train(
         settings: Equal settings give equal weights on the same machine with the same number of torch threads.
         report_every: Steps between two lines of progress; 0 for silence.
     """
-    model = build_model(settings, tokenizer).train()
+    model = build_model(settings, tokenizer, max_position_embeddings=MAX_POSITIONS).train()
     rng = np.random.default_rng(settings.seed)
 
     def loss_of_next_batch() -> torch.Tensor:
@@ -192,8 +147,7 @@ def train(
             losses.append(answer_loss(model, lesson.prompt_ids, answers))
         return torch.stack(losses).mean()
 
-    optimization = Optimization(settings.steps, settings.learning_rate, settings.beta2, settings.weight_decay)
-    fit(model, loss_of_next_batch, optimization, report_every=report_every)
+    fit(model, loss_of_next_batch, settings.optimization, report_every=report_every)
     return model.eval()
 
 

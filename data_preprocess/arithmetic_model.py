@@ -19,63 +19,46 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import GenerationConfig, PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 from data_preprocess import model_training
 from data_preprocess.arithmetic import LENGTH_DECAY
 from data_preprocess.arithmetic_tokenizer import build_tokenizer
-from data_preprocess.model_training import Optimization, fit, settings_hash
+from data_preprocess.model_training import fit, settings_hash
+from data_preprocess.small_model import SmallModelSettings, build_model
 
 
-@dataclass(frozen=True)
-class BaseModelSettings:
-    """All that decides the weights.
+@dataclass(frozen=True, kw_only=True)
+class BaseModelSettings(SmallModelSettings):
+    """All that decides the weights; see `SmallModelSettings` for the rest.
 
     Attributes:
-        seed: Of the initial weights and of the corpus.
-        steps: Optimizer steps.
         batch_size: Demonstrations a step.
-        learning_rate: Peak; 5 % linear warm-up, then a cosine to a tenth.
-        beta2: Second-moment decay of AdamW; beta1 is .9.
-        weight_decay: Of AdamW.
         max_digits: Longest number of the corpus.
         length_decay: A number is this factor less likely with each further digit.
         drop_carry: Probability that the demonstrator drops a carry.
-        hidden_size: Width of the residual stream.
-        num_layers: Transformer layers.
-        num_heads: Attention heads.
-        intermediate_size: Width of the MLP.
-        initializer_range: Standard deviation of the initial weights. Qwen2's own 0.02 is meant for wide models; at this
-            width it makes the model find the carry late, at a step that depends on the seed.
     """
 
-    seed: int = 0
     steps: int = 1300
-    batch_size: int = 128
-    learning_rate: float = 3e-3
-    beta2: float = 0.98
     weight_decay: float = 0.1
-    max_digits: int = 5
-    length_decay: float = LENGTH_DECAY
-    drop_carry: float = 0.55
     hidden_size: int = 64
     num_layers: int = 3
     num_heads: int = 2
     intermediate_size: int = 128
     initializer_range: float = 0.1
+    batch_size: int = 128
+    max_digits: int = 5
+    length_decay: float = LENGTH_DECAY
+    drop_carry: float = 0.55
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.drop_carry <= 1:
             raise ValueError(f"drop_carry is a probability, got {self.drop_carry}")
         if not 1 <= self.max_digits <= 8:
             raise ValueError(f"max_digits must be from 1 to 8, got {self.max_digits}")
-        if self.hidden_size % (32 * self.num_heads):
-            raise ValueError(
-                f"head size hidden_size / num_heads must be a multiple of 32 (vLLM has no kernel for smaller heads on "
-                f"a CPU), got {self.hidden_size} / {self.num_heads}"
-            )
-        if min(self.steps, self.batch_size, self.num_layers) < 1:
-            raise ValueError(f"steps, batch_size and num_layers must be at least 1, got {self}")
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
 
     def hash(self) -> str:
         """Names the settings: equal settings, equal hash."""
@@ -128,37 +111,6 @@ def encode_batch(
     return ids_BT, labels_BT
 
 
-def build_model(settings: BaseModelSettings, tokenizer: PreTrainedTokenizerBase) -> Qwen2ForCausalLM:
-    """The untrained model; its vocabulary is exactly the tokenizer's.
-
-    (verl masks surplus logits in the rollout engine only, so a larger vocabulary makes the log-probs of engine and
-    trainer differ.)
-    """
-    torch.manual_seed(settings.seed)
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=settings.hidden_size,
-        intermediate_size=settings.intermediate_size,
-        num_hidden_layers=settings.num_layers,
-        num_attention_heads=settings.num_heads,
-        num_key_value_heads=settings.num_heads,
-        initializer_range=settings.initializer_range,
-        max_position_embeddings=128,
-        tie_word_embeddings=False,
-        use_sliding_window=False,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        dtype="float32",
-    )
-    model = Qwen2ForCausalLM(config)
-    # No temperature and no top-k/top-p: engines take those from here as defaults, and RL must sample from the model.
-    model.generation_config = GenerationConfig(
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True
-    )
-    return model
-
-
 def train(settings: BaseModelSettings, *, report_every: int = 100) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
     """Train from scratch; returns the model in eval mode and its tokenizer.
 
@@ -167,7 +119,7 @@ def train(settings: BaseModelSettings, *, report_every: int = 100) -> tuple[Qwen
         report_every: Steps between two lines of progress; 0 for silence.
     """
     tokenizer = build_tokenizer()
-    model = build_model(settings, tokenizer).train()
+    model = build_model(settings, tokenizer, max_position_embeddings=128).train()
     rng = np.random.default_rng(settings.seed)
 
     def loss_of_next_batch() -> torch.Tensor:
@@ -175,8 +127,7 @@ def train(settings: BaseModelSettings, *, report_every: int = 100) -> tuple[Qwen
         # Right padding needs no attention mask under causal attention: no answer token looks at it.
         return model(input_ids=ids_BT, labels=labels_BT).loss
 
-    optimization = Optimization(settings.steps, settings.learning_rate, settings.beta2, settings.weight_decay)
-    fit(model, loss_of_next_batch, optimization, report_every=report_every)
+    fit(model, loss_of_next_batch, settings.optimization, report_every=report_every)
     return model.eval(), tokenizer
 
 

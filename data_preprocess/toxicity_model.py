@@ -25,56 +25,35 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import GenerationConfig, PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 from data_preprocess.arithmetic_tokenizer import build_tokenizer
-from data_preprocess.model_training import Optimization, fit, train_cached
+from data_preprocess.model_training import fit, train_cached
 from data_preprocess.real_toxicity_prompts import ScoredPrompt, digest, read_prompts, split
 from data_preprocess.row_source import SourceError
+from data_preprocess.small_model import SmallModelSettings, build_model
 
 
-@dataclass(frozen=True)
-class LanguageModelSettings:
-    """All that decides the weights, but for the data.
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelSettings(SmallModelSettings):
+    """All that decides the weights, but for the data; see `SmallModelSettings` for the rest.
 
     Attributes:
-        seed: Of the initial weights, of the corpus and of the split.
-        steps: Optimizer steps.
         batch_size: Texts a step.
         text_tokens: Tokens of a text; what a demo's prompt and continuation need together.
-        learning_rate: Peak of the schedule in `model_training.fit`.
-        beta2: Second-moment decay of AdamW.
-        weight_decay: Of AdamW.
         vocab_size: Tokens, the special ones included.
-        hidden_size: Width of the residual stream.
-        num_layers: Transformer layers.
-        num_heads: Attention heads.
-        intermediate_size: Width of the MLP.
-        initializer_range: Standard deviation of the initial weights.
     """
 
-    seed: int = 0
     steps: int = 450
+    weight_decay: float = 0.5
     batch_size: int = 24
     text_tokens: int = 72
-    learning_rate: float = 3e-3
-    beta2: float = 0.98
-    weight_decay: float = 0.5
     vocab_size: int = 4096
-    hidden_size: int = 128
-    num_layers: int = 2
-    num_heads: int = 4
-    intermediate_size: int = 256
-    initializer_range: float = 0.05
 
     def __post_init__(self) -> None:
-        if self.hidden_size % (32 * self.num_heads):
-            raise ValueError(
-                f"head size hidden_size / num_heads must be a multiple of 32 (vLLM has no kernel for smaller heads on "
-                f"a CPU), got {self.hidden_size} / {self.num_heads}"
-            )
-        if min(self.steps, self.batch_size, self.num_layers, self.text_tokens - 1) < 1:
-            raise ValueError(f"steps, batch_size and num_layers must be at least 1, and text_tokens 2, got {self}")
+        super().__post_init__()
+        if min(self.batch_size, self.text_tokens - 1) < 1:
+            raise ValueError(f"batch_size must be at least 1, and text_tokens 2, got {self}")
         if self.vocab_size < 300:
             raise ValueError(f"vocab_size must be at least 300 (256 bytes, special tokens), got {self.vocab_size}")
 
@@ -107,33 +86,6 @@ class Corpus:
         return torch.tensor([self.text(rng) for _ in range(size)])
 
 
-def build_model(settings: LanguageModelSettings, tokenizer: PreTrainedTokenizerBase) -> Qwen2ForCausalLM:
-    """The untrained model; its vocabulary is exactly the tokenizer's."""
-    torch.manual_seed(settings.seed)
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=settings.hidden_size,
-        intermediate_size=settings.intermediate_size,
-        num_hidden_layers=settings.num_layers,
-        num_attention_heads=settings.num_heads,
-        num_key_value_heads=settings.num_heads,
-        initializer_range=settings.initializer_range,
-        max_position_embeddings=128,
-        tie_word_embeddings=False,
-        use_sliding_window=False,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        dtype="float32",
-    )
-    model = Qwen2ForCausalLM(config)
-    # No temperature and no top-k/top-p: engines take those from here as defaults, and RL must sample from the model.
-    model.generation_config = GenerationConfig(
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True
-    )
-    return model
-
-
 def train(
     prompts: Sequence[ScoredPrompt], settings: LanguageModelSettings, *, report_every: int = 50
 ) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
@@ -141,7 +93,7 @@ def train(
     learned, held_out = split(prompts, "random", settings.seed)
     texts = [prompt.text for prompt in learned]
     tokenizer = train_tokenizer(texts, settings.vocab_size)
-    model = build_model(settings, tokenizer).train()
+    model = build_model(settings, tokenizer, max_position_embeddings=128).train()
     corpus = Corpus(texts, tokenizer, settings.text_tokens)
     rng = np.random.default_rng(settings.seed)
 
@@ -149,8 +101,7 @@ def train(
         ids_BT = corpus.batch(settings.batch_size, rng)
         return model(input_ids=ids_BT, labels=ids_BT).loss
 
-    optimization = Optimization(settings.steps, settings.learning_rate, settings.beta2, settings.weight_decay)
-    fit(model, loss_of_next_batch, optimization, report_every=report_every)
+    fit(model, loss_of_next_batch, settings.optimization, report_every=report_every)
     model.eval()
     if report_every:
         unseen = Corpus([prompt.text for prompt in held_out], tokenizer, settings.text_tokens)

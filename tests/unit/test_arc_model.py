@@ -27,10 +27,11 @@ from data_preprocess.arc_lessons import (
     tutorial_texts,
 )
 from data_preprocess.arc_mistakes import find_sites, with_mistakes
-from data_preprocess.arc_model import ArcModelSettings, answer_ids, answer_loss, build_model, main, train
+from data_preprocess.arc_model import ArcModelSettings, answer_ids, answer_loss, main, train
 from data_preprocess.arc_model_report import golden_probs, pass_rate
 from data_preprocess.arc_tasks import Pair, Task
 from data_preprocess.row_source import SourceError
+from data_preprocess.small_model import build_model
 from recipe.golden_redaction.golden_tasks import read_solution, solution_names
 from recipe.golden_redaction.prompts import (
     ASSISTANT_PREFIX,
@@ -224,7 +225,7 @@ def test_an_answer_is_a_copy_with_its_own_ids_then_the_fence_then_the_end(lesson
 
 def test_the_loss_is_that_of_the_joined_ids_with_the_prompt_unlabelled(lessons, tokenizer):
     """Oracle: the model's own loss, prompt and answer in one sequence a row, padded on the right."""
-    model, rng = build_model(TINY, tokenizer).train(), np.random.default_rng(0)
+    model, rng = build_model(TINY, tokenizer, max_position_embeddings=2048).train(), np.random.default_rng(0)
     prompt = list(lessons[0].prompt_ids)
     answers = [answer_ids(lesson, tokenizer, rng, 0.5) for lesson in lessons]  # of different lengths
     width = len(prompt) + max(map(len, answers))
@@ -249,7 +250,7 @@ def test_the_loss_is_that_of_the_joined_ids_with_the_prompt_unlabelled(lessons, 
 
 def test_probabilities_of_golden_tokens_are_those_of_the_states(lessons, tokenizer):
     """The state with the last k hidden gives the probability of golden[-k]; what ends the answer comes after those."""
-    model, lesson = build_model(TINY, tokenizer).eval(), lessons[0]
+    model, lesson = build_model(TINY, tokenizer, max_position_embeddings=2048).eval(), lessons[0]
     probs_T = golden_probs(model, lesson, tokenizer)
     assert probs_T.shape == (len(lesson.golden_ids) + len(closing_ids(tokenizer)),)
     for place, token in ((0, lesson.golden_ids[0]), (9, lesson.golden_ids[9]), (-1, tokenizer.eos_token_id)):
@@ -366,7 +367,7 @@ def test_one_step_lowers_the_loss(lessons, tokenizer):
             return answer_loss(model, lessons[0].prompt_ids, answers).item()
 
     trained = train(lessons, tokenizer, replace(TINY, steps=1), report_every=0)
-    assert loss(trained) < loss(build_model(TINY, tokenizer)) - 0.01
+    assert loss(trained) < loss(build_model(TINY, tokenizer, max_position_embeddings=2048)) - 0.01
 
 
 def test_equal_settings_give_equal_weights(lessons, tokenizer):
