@@ -7,6 +7,7 @@ process of a run inherits a mark in its environment (`RUN_VARIABLE`), and only w
 import contextlib
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ _OF_A_NEW_CLUSTER = ("num_cpus", "num_gpus", "resources", "labels", "object_stor
 
 # Seconds in which a node answers. A dead one is known to be dead within Ray's health checks (15 to 30 s).
 _ANSWER_TIMEOUT_S = 60.0
+_CONNECT_TIMEOUT_S = 15.0
 
 
 def choose_cluster(config: DictConfig) -> None:
@@ -49,6 +51,31 @@ def choose_cluster(config: DictConfig) -> None:
                 ray_init.pop(name, None)
         elif address == "local" or ray_init.get("num_cpus") is not None:
             ray_init.address = "local"
+
+
+def check_address(config: DictConfig) -> None:
+    """Refuse an address where nothing listens, which Ray would go on asking for ten minutes.
+
+    Raises:
+        ClusterError: says what to do.
+    """
+    address = str(config.ray_kwargs.ray_init.get("address"))
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():  # "auto", "local"
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise unreachable(address, error) from None
+
+
+def unreachable(address: str, error: Exception) -> ClusterError:
+    """There is no cluster to join, in the words of `error`."""
+    return ClusterError(
+        f"expected a running Ray cluster at {address} (ray_kwargs.ray_init.address, or the variable RAY_ADDRESS), got: "
+        f"{(str(error) or repr(error)).splitlines()[0]}. Start one (`ray start --head`), correct the address, or leave both out for a "
+        "cluster of this machine alone."
+    )
 
 
 def owns_cluster() -> bool:

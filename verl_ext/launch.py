@@ -114,6 +114,7 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
 
     folder = RunFolder(Path(config.run_dir))
     cluster.choose_cluster(config)
+    cluster.check_address(config)
     for name in release_recorded(read_ledger(folder.engine_ledger)):
         print(f"removed what a killed run left behind: {name}")
     # Slurm and `timeout` end a run with SIGTERM, whose default action skips every clean-up.
@@ -124,7 +125,7 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     except ConnectionError as error:
         if ray.is_initialized():  # of something else
             raise
-        raise ClusterError(_unreachable(config, error)) from error
+        raise cluster.unreachable(str(config.ray_kwargs.ray_init.get("address")), error) from error
     finally:
         if ray.is_initialized():
             _end(folder, sys.exception())
@@ -152,12 +153,3 @@ def _end(folder: RunFolder, error: BaseException | None) -> None:
             "ended (out of memory, pre-empted, network). Start Ray there again, or on another machine, and repeat the "
             f"same command: it resumes from the newest checkpoint in {folder.path}."
         ) from error
-
-
-def _unreachable(config: DictConfig, error: ConnectionError) -> str:
-    address = config.ray_kwargs.ray_init.get("address")
-    return (
-        f"expected a running Ray cluster at {address} (ray_kwargs.ray_init.address, or the variable RAY_ADDRESS), got: "
-        f"{str(error).splitlines()[0]} Start one (`ray start --head`), correct the address, or leave both out for a "
-        "cluster of this machine alone."
-    )

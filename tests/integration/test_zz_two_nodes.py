@@ -185,7 +185,7 @@ def test_after_a_run_that_ends_well_the_cluster_is_as_before(lost_node: LostNode
     assert "0.0/2.0 GPU" in status
 
 
-def test_a_job_carries_the_package_to_the_cluster(lost_node: LostNode, cluster: TwoNodes, tmp_path: Path):
+def test_a_job_carries_the_package_to_the_cluster(demo_assets: None, cluster: TwoNodes, tmp_path: Path):
     """`ray job submit` of a dry run: the package goes along, the plugin is loaded, the CPU backend chosen."""
     run = [*TINY, "trainer.nnodes=2", f"run_dir={tmp_path}/job", "dry_run=true"]
     submit = [sys.executable, "-m", "verl_ext.submit", "ray", f"--address={cluster.dashboard}"]
@@ -205,10 +205,10 @@ def test_a_job_carries_the_package_to_the_cluster(lost_node: LostNode, cluster: 
 
 
 def test_a_cluster_that_is_too_small_or_away_is_an_error_for_people(
-    lost_node: LostNode, cluster: TwoNodes, tmp_path: Path
+    demo_assets: None, cluster: TwoNodes, tmp_path: Path
 ):
     for address, nodes, message in (
-        (cluster.address, 3, "expected 3 nodes (trainer.nnodes) with 1 GPUs each"),
+        (cluster.address, 4, "expected 4 nodes (trainer.nnodes) with 1 GPUs each"),
         (f"{HEAD}:9", 1, f"expected a running Ray cluster at {HEAD}:9"),
     ):
         run = [*TINY, f"trainer.nnodes={nodes}", f"run_dir={tmp_path}/run", f"+ray_kwargs.ray_init.address={address}"]

@@ -1,5 +1,6 @@
 """Which cluster a run joins, and what it says of one that does not do. The rest is an integration test."""
 
+import socket
 from typing import Any
 
 import pytest
@@ -33,6 +34,33 @@ def test_a_cluster_that_runs_is_joined_as_it_is(address: str, monkeypatch: pytes
     assert _chosen(**SIZES) == joined
     # The configuration is nearer than the environment.
     assert _chosen(address="other:1") == {"address": "other:1"}
+
+
+def _check(address: str | None) -> None:
+    cluster.check_address(OmegaConf.create({"ray_kwargs": {"ray_init": {"address": address}}}))
+
+
+@pytest.mark.parametrize("form", ["{}", "ray://{}"])
+def test_an_address_where_nothing_listens_is_refused_at_once(form: str):
+    """Ray would go on asking for ten minutes."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        address = form.format(f"127.0.0.1:{listening.getsockname()[1]}")
+        listening.listen()
+        _check(address)
+    with pytest.raises(ClusterError, match=f"expected a running Ray cluster at {address} .* got: .*refused"):
+        _check(address)
+
+
+def test_an_address_that_does_not_exist_is_refused():
+    for address in ("no-such-machine.invalid:6379", "127.0.0.1:99999"):
+        with pytest.raises(ClusterError, match="expected a running Ray cluster at"):
+            _check(address)
+
+
+@pytest.mark.parametrize("address", ["auto", "local", None])
+def test_addresses_that_ray_looks_up_are_left_to_ray(address: str | None):
+    _check(address)
 
 
 def test_a_configuration_with_sizes_gets_a_cluster_of_its_own():
