@@ -71,10 +71,11 @@ def check_address(config: DictConfig) -> None:
 
 def unreachable(address: str, error: Exception) -> ClusterError:
     """There is no cluster to join, in the words of `error`."""
+    reason = (str(error) or repr(error)).splitlines()[0]
     return ClusterError(
         f"expected a running Ray cluster at {address} (ray_kwargs.ray_init.address, or the variable RAY_ADDRESS), got: "
-        f"{(str(error) or repr(error)).splitlines()[0]}. Start one (`ray start --head`), correct the address, or leave both out for a "
-        "cluster of this machine alone."
+        f"{reason}. Start one (`ray start --head`), correct the address, or leave both out for a cluster of this "
+        "machine alone."
     )
 
 
