@@ -1,6 +1,8 @@
 """Which cluster a run joins, and what it says of one that does not do. The rest is an integration test."""
 
+import queue
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -90,3 +92,56 @@ def test_a_cluster_that_is_too_small_is_refused(monkeypatch: pytest.MonkeyPatch)
     for num_nodes, gpus in ((2, 4), (1, 9), (2, 8)):
         with pytest.raises(ClusterError, match=rf"expected {num_nodes} nodes .* got 2: host \(10.0.0.1\) with 8, host"):
             cluster.check_nodes(num_nodes, gpus)
+
+
+# ------------------------------ the watchdog's decisions; a node that is really lost: test_zz_two_nodes.py ----------
+
+
+class Watched:
+    """A watchdog of a run on nodes a and b, on a cluster with c, too, whose nodes die when told so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, grace_s: float) -> None:
+        self.dead: set[str] = set()
+        self.killed: list[str] = []
+        self.exits: queue.Queue[int] = queue.Queue()
+        monkeypatch.setattr(cluster.ray, "nodes", lambda: [{"NodeID": n, "Alive": n not in self.dead} for n in "abc"])
+        monkeypatch.setattr(cluster.ray, "kill", self.killed.append)
+        monkeypatch.setattr(cluster.os, "_exit", self.exits.put)
+        self.watchdog = cluster.NodeWatchdog({"a": "A", "b": "B"}, ["engine", "actor"], 0.01, grace_s)
+        self.watchdog.start()
+
+    def wait_until_killed(self) -> None:
+        deadline = time.monotonic() + 10
+        while len(self.killed) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert self.killed == ["engine", "actor"]
+
+
+def test_a_lost_node_ends_the_waiting_and_then_the_trainer(monkeypatch: pytest.MonkeyPatch):
+    watched = Watched(monkeypatch, grace_s=0.01)
+    watched.dead.add("b")
+    assert watched.exits.get(timeout=10) == 1
+    assert watched.killed == ["engine", "actor"]
+    assert watched.watchdog.lost() == ["B"]
+
+
+def test_a_trainer_that_ends_by_itself_is_let_be(monkeypatch: pytest.MonkeyPatch):
+    watched = Watched(monkeypatch, grace_s=0.5)
+    watched.dead.add("a")
+    watched.wait_until_killed()
+    watched.watchdog.stop()
+    with pytest.raises(queue.Empty):
+        watched.exits.get(timeout=1)
+
+
+def test_neither_other_nodes_nor_the_end_of_the_run_are_a_loss(monkeypatch: pytest.MonkeyPatch):
+    watched = Watched(monkeypatch, grace_s=0.01)
+    watched.dead.add("c")
+    time.sleep(0.1)
+    assert watched.watchdog.lost() == []
+    watched.watchdog.stop()
+    time.sleep(0.05)
+    watched.dead.update("ab")
+    with pytest.raises(queue.Empty):
+        watched.exits.get(timeout=0.2)
+    assert watched.killed == []
