@@ -98,14 +98,34 @@ def test_a_machine_without_gpus_gets_logical_slots_and_no_gpus(config: DictConfi
     assert "--num-gpus" not in _submission(config, "slurm").text
 
 
-def test_overrides_reach_the_trainer_as_they_were_given(config: DictConfig, tmp_path: Path):
-    """Through the shell: quotes, variables, spaces and brackets."""
-    overrides = ["data.prompt_key=it's a $HOME", 'trainer.logger=["console","wandb"]', "x='[1, 2]'"]
-    script = _submission(config, "slurm", command=[*GPU, *overrides]).text
-    line = next(line for line in script.splitlines() if "env RAY_ADDRESS" in line)
-    words = line.replace('-- env RAY_ADDRESS="$head_address" python', "printf '%s\\n'")
-    out = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=True).stdout
-    assert out.splitlines() == [*GPU, *overrides]
+# Quotes, variables, spaces and brackets.
+OVERRIDES = ["data.prompt_key=it's a $HOME", 'trainer.logger=["console","wandb"]', "x='[1, 2]'"]
+
+
+def _words(line: str) -> list[str]:
+    """What a program gets that the shell calls with the rest of a line."""
+    return subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True).stdout.splitlines()
+
+
+def _after(script: str, start: str) -> str:
+    """The rest of the one line that begins so."""
+    (line,) = (line.strip() for line in script.splitlines() if line.strip().startswith(start))
+    return line.removeprefix(start)
+
+
+def test_the_shell_of_slurm_changes_nothing(config: DictConfig, tmp_path: Path):
+    folder = str(tmp_path / "it's a $HOME")
+    environment = {"ray_kwargs": {"ray_init": {"runtime_env": {"env_vars": {"NOTE": "it's a $HOME"}}}}}
+    config = OmegaConf.merge(config, environment, {"run_dir": "run"})
+    arguments = [f"--working-dir={folder}", "--container=an image"]
+    script = _submission(config, "slurm", *arguments, command=[*GPU, *OVERRIDES]).text
+    assert _words(_after(script, "cd ")) == [folder]
+    assert _words(_after(script, "test -f ").partition(" || ")[0]) == [f"{folder}/run/summary.json"]
+    assert _words(_after(script, "export NOTE=")) == ["it's a $HOME"]
+    assert _words("'--container-image=" + _after(script, "'--container-image=").rstrip("\\")) == [
+        "--container-image=an image"
+    ]
+    assert _words(_after(script, '-- env RAY_ADDRESS="$head_address" python ')) == [*GPU, *OVERRIDES]
 
 
 # ------------------------------ Ray jobs and SkyPilot ------------------------------
@@ -130,6 +150,11 @@ def test_skypilot_gets_a_task_whose_scripts_pass_shellcheck(config: DictConfig):
     for part in ("setup", "run"):
         assert not _shellcheck(task[part], "--shell=bash", "--exclude=SC1090,SC1091")
     assert " ".join(GPU) in task["run"]
+
+
+def test_the_shell_of_skypilot_changes_nothing(config: DictConfig):
+    submission = _submission(config, "sky", "--accelerator=H100", command=[*GPU, *OVERRIDES])
+    assert _words(_after(yaml.safe_load(submission.text)["run"], "python ")) == [*GPU, *OVERRIDES]
 
 
 # ------------------------------ errors ------------------------------
