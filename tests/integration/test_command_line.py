@@ -3,127 +3,26 @@
 Every attempt is the same command in the same folder. What is to hold at the end, holds over all of them.
 """
 
-import contextlib
 import json
 import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
-from lab import ROOT, TINY
+from attempts import SHARED_MEMORY, Attempt, attempt, press_ctrl_c, run, saved_step
 
 from verl_ext.metrics_stream import STEP, read_metrics
 
 # All attempts are in a fixture, so in the first test's time.
 pytestmark = pytest.mark.timeout(2400)
 
-SHARED_MEMORY = Path("/dev/shm")
 STEPS = 12
-
-
-def _command(run_dir: Path, *overrides: str) -> list[str]:
-    return [sys.executable, "-m", "recipe.fast_dapo.main", *TINY, f"run_dir={run_dir}", *overrides]
-
-
-# A user sets nothing: `+backend=cpu` must be enough.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"}
-
-
-def _run(run_dir: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        _command(run_dir, *overrides),
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-
-
-def _engine_segments(run_dir: Path) -> set[str]:
-    ledger = json.loads((run_dir / "engine_resources.json").read_text())
-    return {name for entry in ledger for name in entry["segments"]}
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """How an attempt ended that something was done to.
-
-    Args:
-        code: Exit status of the command.
-        printed: Its output and errors.
-        seconds: From the fault to the end.
-        saved: Step of the newest checkpoint afterwards.
-        orphans: Processes of it that still ran half a minute later.
-        segments: Names in shared memory of its engines.
-    """
-
-    code: int
-    printed: str
-    seconds: float
-    saved: int
-    orphans: list[str]
-    segments: set[str]
-
-
-def _saved_step(run_dir: Path) -> int:
-    tracker = run_dir / "checkpoints/latest_checkpointed_iteration.txt"
-    return int(tracker.read_text()) if tracker.exists() else 0
-
-
-def _attempt(run_dir: Path, overrides: list[str], fault: Callable[[psutil.Process], None]) -> Attempt:
-    """Start the command, let it save a checkpoint more than it found, then do `fault` to its process."""
-    wanted = _saved_step(run_dir) + 1
-    process = subprocess.Popen(
-        _command(run_dir, *overrides),
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    # A thread reads, or a full pipe would stop the run.
-    printed: list[str] = []
-    reader = threading.Thread(target=lambda: printed.extend(process.stdout), daemon=True)
-    reader.start()
-    try:
-        deadline = time.monotonic() + 800
-        while _saved_step(run_dir) < wanted:
-            assert process.poll() is None, f"the run ended before step {wanted}: {''.join(printed)[-3000:]}"
-            assert time.monotonic() < deadline, f"step {wanted} was not reached"
-            time.sleep(0.05)
-        segments, tree = _engine_segments(run_dir), psutil.Process(process.pid).children(recursive=True)
-        began = time.monotonic()
-        fault(psutil.Process(process.pid))
-        code = process.wait(timeout=180)
-        seconds = time.monotonic() - began
-    finally:
-        process.kill()
-    # Ray's processes end by themselves when their driver is killed; they need a moment.
-    _, alive = psutil.wait_procs(tree, timeout=30)
-    reader.join(timeout=30)
-    orphans = [_describe(orphan) for orphan in alive]
-    return Attempt(code, "".join(printed), seconds, _saved_step(run_dir), orphans, segments)
-
-
-def _describe(process: psutil.Process) -> str:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return " ".join(process.cmdline())[:100] or process.name()
-    return ""
-
 
 FAULTS = {
     "driver": psutil.Process.kill,
-    "Ctrl-C": lambda driver: driver.send_signal(signal.SIGINT),
+    "Ctrl-C": press_ctrl_c,
 }
 OVERRIDES = [
     f"trainer.total_training_steps={STEPS}",
@@ -138,7 +37,14 @@ OVERRIDES = [
 def attempts(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Attempt]]:
     """The run's folder and its faults, in their order."""
     run_dir = tmp_path_factory.mktemp("faults") / "run"
-    return run_dir, {name: _attempt(run_dir, OVERRIDES, fault) for name, fault in FAULTS.items()}
+
+    def _another_checkpoint(found: int) -> Callable[[psutil.Process], bool]:
+        return lambda driver: saved_step(run_dir) > found
+
+    return run_dir, {
+        name: attempt(run_dir, OVERRIDES, _another_checkpoint(saved_step(run_dir)), fault)
+        for name, fault in FAULTS.items()
+    }
 
 
 def test_ctrl_c_ends_the_run_with_a_word_and_nothing_is_left(attempts: tuple[Path, dict[str, Attempt]]):
@@ -159,7 +65,7 @@ def resumed_run(attempts: tuple[Path, dict[str, Attempt]]) -> tuple[Path, dict[s
     newest = run_dir / f"checkpoints/global_step_{faults['Ctrl-C'].saved}"
     (shard,) = (newest / "actor").glob("optim_world_size_*.pt")
     os.truncate(shard, shard.stat().st_size // 2)
-    result = _run(run_dir, *OVERRIDES)
+    result = run(run_dir, *OVERRIDES)
     assert result.returncode == 0, result.stderr[-3000:]
     return run_dir, faults, result.stderr
 
@@ -235,7 +141,7 @@ def test_nothing_of_the_run_stays_in_shared_memory(resumed_run):
 def test_a_finished_run_says_so_and_keeps_its_results(resumed_run):
     run_dir = resumed_run[0]
     before = (run_dir / "summary.json").read_text()
-    result = _run(run_dir, f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1")
+    result = run(run_dir, f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1")
     assert result.returncode == 0
     assert "This run is complete" in result.stdout
     assert (run_dir / "summary.json").read_text() == before
