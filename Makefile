@@ -89,7 +89,7 @@ test: demo-data browser  ## All tests: unit, compat, pages in a browser, then re
 	@$(PY) -m coverage report --fail-under=95 --include="$$($(PY) tests/compat/pure_modules.py)"
 	@$(PY) -m pytest -x -m "not release" tests/browser tests/integration
 
-test-release: demo-data  ## What takes too long for every change: two Ray nodes, the batch script, the examples of the docs
+test-release: demo-data  ## What takes too long for every change: two Ray nodes, the batch script, Ctrl-C, the examples of the docs
 	@$(PY) -m pytest -x -m release tests/integration
 
 test-unit: setup  ## Only the fast tests
