@@ -1,80 +1,59 @@
-"""`python -m recipe.fast_dapo.main` as a user runs it: one fault after another, resumed each time, to the end.
+"""`python -m recipe.fast_dapo.main` as a user runs it: killed, its newest checkpoint cut short, resumed to the end.
 
-Every attempt is the same command in the same folder. What is to hold at the end, holds over all of them.
+What is to hold at the end, holds over both commands. Ctrl-C, at many moments: test_zz_interrupts.py.
 """
 
 import json
 import os
+import signal
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-from attempts import SHARED_MEMORY, Attempt, attempt, press_ctrl_c, run, saved_step
+from attempts import SHARED_MEMORY, Attempt, attempt, run, saved_step
 
 from verl_ext.metrics_stream import STEP, read_metrics
 
-# All attempts are in a fixture, so in the first test's time.
+# Both commands are in fixtures, so in the time of the first tests.
 pytestmark = pytest.mark.timeout(2400)
 
 STEPS = 12
 
-FAULTS = {
-    "driver": psutil.Process.kill,
-    "Ctrl-C": press_ctrl_c,
-}
 OVERRIDES = [
     f"trainer.total_training_steps={STEPS}",
     "trainer.save_freq=1",
     f"trainer.test_freq={STEPS}",
-    # Prompts that were fetched and not yet screened wait across the faults, too.
+    # Prompts that were fetched and not yet screened wait across the fault, too.
     "curriculum.schedule=streaming",
 ]
 
 
 @pytest.fixture(scope="module")
-def attempts(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Attempt]]:
-    """The run's folder and its faults, in their order."""
+def killed(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Attempt]:
+    """The run's folder, and how its driver was killed (SIGKILL) once there were two checkpoints."""
     run_dir = tmp_path_factory.mktemp("faults") / "run"
-
-    def _another_checkpoint(found: int) -> Callable[[psutil.Process], bool]:
-        return lambda driver: saved_step(run_dir) > found
-
-    return run_dir, {
-        name: attempt(run_dir, OVERRIDES, _another_checkpoint(saved_step(run_dir)), fault)
-        for name, fault in FAULTS.items()
-    }
-
-
-def test_ctrl_c_ends_the_run_with_a_word_and_nothing_is_left(attempts: tuple[Path, dict[str, Attempt]]):
-    attempt = attempts[1]["Ctrl-C"]
-    assert attempt.code == 130, attempt.printed[-3000:]
-    assert "interrupted: the same command resumes from the newest checkpoint" in attempt.printed
-    assert "Traceback" not in attempt.printed
-    assert attempt.seconds < 90
-    assert attempt.orphans == []
-    assert attempt.segments, "the engine made no shared memory: the ledger looks in the wrong place"
-    assert not [name for name in attempt.segments if (SHARED_MEMORY / name).exists()]
+    ended = attempt(run_dir, OVERRIDES, lambda driver: saved_step(run_dir) >= 2, psutil.Process.kill)
+    assert ended.code == -signal.SIGKILL
+    return run_dir, ended
 
 
 @pytest.fixture(scope="module")
-def resumed_run(attempts: tuple[Path, dict[str, Attempt]]) -> tuple[Path, dict[str, Attempt], str]:
+def resumed_run(killed: tuple[Path, Attempt]) -> tuple[Path, Attempt, str]:
     """The same command to the end, after its newest checkpoint was cut short."""
-    run_dir, faults = attempts
-    newest = run_dir / f"checkpoints/global_step_{faults['Ctrl-C'].saved}"
-    (shard,) = (newest / "actor").glob("optim_world_size_*.pt")
+    run_dir, attempt = killed
+    (shard,) = (run_dir / f"checkpoints/global_step_{attempt.saved}/actor").glob("optim_world_size_*.pt")
     os.truncate(shard, shard.stat().st_size // 2)
     result = run(run_dir, *OVERRIDES)
     assert result.returncode == 0, result.stderr[-3000:]
-    return run_dir, faults, result.stderr
+    return run_dir, attempt, result.stderr
 
 
 def test_a_checkpoint_that_was_cut_short_falls_back_to_the_one_before(resumed_run):
-    run_dir, faults, printed = resumed_run
-    damaged = f"global_step_{faults['Ctrl-C'].saved}"
+    run_dir, attempt, printed = resumed_run
+    damaged = f"global_step_{attempt.saved}"
     assert f"warning: {damaged} is damaged (actor/optim_world_size_1_rank_0.pt has" in printed
-    assert f"warning: resuming from global_step_{faults['Ctrl-C'].saved - 1}" in printed
+    assert f"warning: resuming from global_step_{attempt.saved - 1}" in printed
     assert (run_dir / f"checkpoints/{damaged}.damaged").is_dir()
 
 
@@ -92,14 +71,10 @@ def test_training_raises_the_validation_accuracy(resumed_run):
 
 
 def test_steps_go_on_where_the_checkpoint_ended(resumed_run):
-    run_dir, faults, _ = resumed_run
-    saved = [attempt.saved for attempt in faults.values()]
-    assert saved == sorted(set(saved))
-    assert saved[-1] < STEPS
+    run_dir, attempt, _ = resumed_run
+    assert 2 <= attempt.saved < STEPS
     steps = [record[STEP] for record in read_metrics(run_dir / "metrics.jsonl")]
-    # A fault between a step's checkpoint and its record loses that one record, never a step.
-    assert steps == sorted(set(steps))
-    assert set(range(1, STEPS + 1)) - set(steps) <= set(saved)
+    assert steps == list(range(1, STEPS + 1))
 
 
 def test_cumulative_counts_never_go_back(resumed_run):
@@ -113,7 +88,7 @@ def test_cumulative_counts_never_go_back(resumed_run):
 
 
 def test_no_prompt_is_lost_or_trained_on_twice(resumed_run):
-    """Over all faults: what was screened is trained on, dropped or still waiting, and each prompt once an epoch."""
+    """Over the fault: what was screened is trained on, dropped or still waiting, and each prompt once an epoch."""
     run_dir = resumed_run[0]
     records = [json.loads(line) for line in (run_dir / "prompts.jsonl").read_text().splitlines()]
     screened = Counter(r["index"] for r in records if r["event"] == "screening")
@@ -132,9 +107,9 @@ def test_no_prompt_is_lost_or_trained_on_twice(resumed_run):
 
 
 def test_nothing_of_the_run_stays_in_shared_memory(resumed_run):
-    run_dir, faults, _ = resumed_run
-    segments = {name for attempt in faults.values() for name in attempt.segments}
-    assert not [name for name in segments if (SHARED_MEMORY / name).exists()]
+    run_dir, attempt, _ = resumed_run
+    assert attempt.segments, "the engine made no shared memory: the ledger looks in the wrong place"
+    assert not [name for name in attempt.segments if (SHARED_MEMORY / name).exists()]
     assert not (run_dir / "engine_resources.json").exists()
 
 

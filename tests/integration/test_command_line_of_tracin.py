@@ -13,7 +13,7 @@ from data_preprocess.arithmetic import PoolSettings, build_rows
 from data_preprocess.schema import write_parquet
 from verl_ext.metrics_stream import STEP, read_metrics
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 # A user sets nothing: `+backend=cpu` must be enough.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"}
