@@ -136,13 +136,14 @@ def _end(folder: RunFolder, error: BaseException | None) -> None:
     import ray
 
     from verl_ext import cluster
-    from verl_ext.cpu.engine_resources import EngineResources
+    from verl_ext.cpu.engine_resources import EngineResources, read_ledger, release_recorded
 
     lost: list[str] = []
     if cluster.owns_cluster():
-        resources = EngineResources.of_run(os.environ[RUN_VARIABLE])
+        # An engine that has ended by now no longer shows what it mapped: the ledger has it.
+        resources = [EngineResources.of_run(os.environ[RUN_VARIABLE]), *read_ledger(folder.engine_ledger)]
         ray.shutdown()
-        resources.release()
+        release_recorded(resources)
     else:
         lost = cluster.end_run(folder.engine_ledger)
         ray.shutdown()

@@ -71,6 +71,7 @@ def attempt(
     overrides: list[str],
     is_time: Callable[[psutil.Process], bool],
     fault: Callable[[psutil.Process], None],
+    timeout_s: float = 180,
 ) -> Attempt:
     """Start the command in a session of its own; when it is time, do `fault` to it, and wait for its end."""
     process = subprocess.Popen(
@@ -98,7 +99,7 @@ def attempt(
         segments, tree = _engine_segments(run_dir), driver.children(recursive=True)
         began = time.monotonic()
         fault(driver)
-        code = process.wait(timeout=180)
+        code = process.wait(timeout=timeout_s)
         seconds = time.monotonic() - began
     finally:
         process.kill()

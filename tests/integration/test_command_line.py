@@ -38,22 +38,26 @@ def killed(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return run_dir, ended
 
 
+def _nothing(driver: psutil.Process) -> None:
+    """The command goes on."""
+
+
 @pytest.fixture(scope="module")
-def resumed_run(killed: tuple[Path, Attempt]) -> tuple[Path, Attempt, str]:
+def resumed_run(killed: tuple[Path, Attempt]) -> tuple[Path, Attempt, Attempt]:
     """The same command to the end, after its newest checkpoint was cut short."""
-    run_dir, attempt = killed
-    (shard,) = (run_dir / f"checkpoints/global_step_{attempt.saved}/actor").glob("optim_world_size_*.pt")
+    run_dir, ended = killed
+    (shard,) = (run_dir / f"checkpoints/global_step_{ended.saved}/actor").glob("optim_world_size_*.pt")
     os.truncate(shard, shard.stat().st_size // 2)
-    result = run(run_dir, *OVERRIDES)
-    assert result.returncode == 0, result.stderr[-3000:]
-    return run_dir, attempt, result.stderr
+    resumed = attempt(run_dir, OVERRIDES, lambda driver: saved_step(run_dir) > ended.saved, _nothing, timeout_s=800)
+    assert resumed.code == 0, resumed.printed[-3000:]
+    return run_dir, ended, resumed
 
 
 def test_a_checkpoint_that_was_cut_short_falls_back_to_the_one_before(resumed_run):
-    run_dir, attempt, printed = resumed_run
-    damaged = f"global_step_{attempt.saved}"
-    assert f"warning: {damaged} is damaged (actor/optim_world_size_1_rank_0.pt has" in printed
-    assert f"warning: resuming from global_step_{attempt.saved - 1}" in printed
+    run_dir, ended, resumed = resumed_run
+    damaged = f"global_step_{ended.saved}"
+    assert f"warning: {damaged} is damaged (actor/optim_world_size_1_rank_0.pt has" in resumed.printed
+    assert f"warning: resuming from global_step_{ended.saved - 1}" in resumed.printed
     assert (run_dir / f"checkpoints/{damaged}.damaged").is_dir()
 
 
@@ -71,8 +75,8 @@ def test_training_raises_the_validation_accuracy(resumed_run):
 
 
 def test_steps_go_on_where_the_checkpoint_ended(resumed_run):
-    run_dir, attempt, _ = resumed_run
-    assert 2 <= attempt.saved < STEPS
+    run_dir, ended, _ = resumed_run
+    assert 2 <= ended.saved < STEPS
     steps = [record[STEP] for record in read_metrics(run_dir / "metrics.jsonl")]
     assert steps == list(range(1, STEPS + 1))
 
@@ -107,9 +111,11 @@ def test_no_prompt_is_lost_or_trained_on_twice(resumed_run):
 
 
 def test_nothing_of_the_run_stays_in_shared_memory(resumed_run):
-    run_dir, attempt, _ = resumed_run
-    assert attempt.segments, "the engine made no shared memory: the ledger looks in the wrong place"
-    assert not [name for name in attempt.segments if (SHARED_MEMORY / name).exists()]
+    run_dir, *both = resumed_run
+    for ended in both:
+        assert ended.segments, "the engine made no shared memory: the ledger looks in the wrong place"
+        assert not [name for name in ended.segments if (SHARED_MEMORY / name).exists()]
+    assert both[1].orphans == []
     assert not (run_dir / "engine_resources.json").exists()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from verl_ext import cluster, launch
 from verl_ext.cpu.engine_resources import (
     RUN_VARIABLE,
     SHARED_MEMORY,
@@ -22,6 +23,7 @@ from verl_ext.cpu.engine_resources import (
     release_run,
     write_ledger,
 )
+from verl_ext.run_folder import RunFolder
 
 # Holds a segment the way vLLM does: made by a process whose title names vLLM, never unlinked.
 HOLDER = """
@@ -166,3 +168,20 @@ def test_what_another_host_recorded_is_left_alone(engine, tmp_path: Path):
     assert release_ledger(tmp_path / "ledger.json") == []
     assert process.poll() is None
     assert (SHARED_MEMORY / segment).exists()
+
+
+def test_the_end_of_a_run_releases_what_an_engine_that_is_gone_has_left(
+    engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its maps can no longer be read, but the ledger has the names."""
+    process, segment, semaphore = engine
+    folder = RunFolder(tmp_path)
+    write_ledger(folder.engine_ledger, [_resources_of(process)])
+    process.kill()
+    process.wait(timeout=5)
+    monkeypatch.setenv(RUN_VARIABLE, RUN)
+    monkeypatch.setattr(cluster, "owns_cluster", lambda: True)
+    launch._end(folder, None)
+    assert not (SHARED_MEMORY / segment).exists()
+    assert not (SHARED_MEMORY / semaphore).exists()
+    assert not folder.engine_ledger.exists()
