@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_ext.cpu.engine_resources import RUN_VARIABLE
@@ -129,6 +130,15 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     finally:
         if ray.is_initialized():
             _end(folder, sys.exception())
+        else:
+            _end_children()
+
+
+def _end_children() -> None:
+    """Of a Ray that was still starting; its agents would outlive the command by a minute."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 def _end(folder: RunFolder, error: BaseException | None) -> None:
