@@ -33,7 +33,7 @@ def _has_process(name: str) -> Callable[[Path, psutil.Process], bool]:
 # In the order of a run.
 MOMENTS: dict[str, Callable[[Path, psutil.Process], bool]] = {
     "Ray starts": _has_process("gcs_server"),
-    "workers load": _has_process("ray::"),
+    "Ray's agents start": _has_process("ray::"),
     "the engine starts": _has_process("VLLM::"),
     "rollouts are made": lambda run_dir, driver: (run_dir / "engine_resources.json").exists(),
     "a checkpoint is written": lambda run_dir, driver: (run_dir / "checkpoints/.saving").exists(),

@@ -1,6 +1,8 @@
 """What surrounds a run: the environment of its processes, and how errors reach the person who started it."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,13 @@ def test_an_interrupted_run_says_how_to_go_on(capsys: pytest.CaptureFixture[str]
         raise KeyboardInterrupt
     assert caught.value.code == 130
     assert "the same command resumes" in capsys.readouterr().err
+
+
+def test_what_a_ray_that_was_still_starting_has_begun_is_ended():
+    """In a process of its own: all children of the caller end."""
+    code = (
+        "import subprocess; from verl_ext import launch; child = subprocess.Popen(['sleep', '60']); "
+        "launch._end_children(); print(child.wait(timeout=10))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "-9", done.stderr
