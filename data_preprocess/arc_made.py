@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from recipe.golden_redaction.golden_tasks import GOLDEN, read_solution, solution_names
+from verl_ext.arc.solutions import GOLDEN, read_solution, solution_names
+from verl_ext.data.arc_tasks import Grid
 from verl_ext.sandbox.policy import SandboxUnavailableError
 from verl_ext.sandbox.pool import SandboxPool
-from verl_ext.sandbox.results import Grid
 
 FILE = "made_tasks.json"
 
@@ -47,7 +47,7 @@ def draw_grid(rng: np.random.Generator, colours: Sequence[int]) -> Grid:
     """A grid of random sides, about half of it black and the rest in the colours."""
     rows, columns = (int(side) for side in rng.integers(SIDES[0], SIDES[1] + 1, size=2))
     cells = np.where(rng.random((rows, columns)) < 0.5, 0, rng.choice(list(colours), size=(rows, columns)))
-    return cells.tolist()
+    return tuple(map(tuple, cells.tolist()))
 
 
 def make_task(source: str, pool: SandboxPool, rng: np.random.Generator) -> dict[str, Any] | None:

@@ -6,13 +6,13 @@
 
 About two minutes on one CPU core; a second call with the same settings and data returns at once. `--input` is required:
 nothing may be downloaded for a demo, and a task's pairs cannot be made from its golden solution. See
-`data_preprocess.arc_tasks` for its forms.
+`verl_ext.data.arc_tasks` for its forms.
 
 The model learns a few tasks by heart: it sees their prompts as golden redaction makes them, and behind each prompt
-copies of the golden solution with mistakes drawn anew (`data_preprocess.arc_mistakes`). So it writes programs, ends
-them, and is sure of nearly every token, but in a handful of states of a golden solution it has the right token at about
-three quarters, and one or two plausible wrong ones share the rest. Those are the states in which redaction has
-something to find out.
+copies of the golden solution with mistakes drawn anew (`data_preprocess.demo_models.arc_mistakes`). So it writes
+programs, ends them, and is sure of nearly every token, but in a handful of states of a golden solution it has the right
+token at about three quarters, and one or two plausible wrong ones share the rest. Those are the states in which
+redaction has something to find out.
 
 What is simplified: no understanding is in it. It tells the tasks apart by their prompts and knows nothing of others.
 
@@ -35,7 +35,7 @@ import torch
 from torch.nn import functional
 from transformers import DynamicCache, Qwen2ForCausalLM
 
-from data_preprocess.arc_lessons import (
+from data_preprocess.demo_models.arc_lessons import (
     Lesson,
     SavedTokenizer,
     choose,
@@ -44,13 +44,13 @@ from data_preprocess.arc_lessons import (
     train_tokenizer,
     tutorial_texts,
 )
-from data_preprocess.arc_mistakes import replace_at
-from data_preprocess.arc_model_report import print_report
-from data_preprocess.model_training import fit, train_cached
-from data_preprocess.row_source import SourceError
-from data_preprocess.small_model import SmallModelSettings, build_model
-from recipe.golden_redaction.golden_tasks import GoldenError
-from recipe.golden_redaction.prompts import SizeLimits, encode_golden
+from data_preprocess.demo_models.arc_mistakes import replace_at
+from data_preprocess.demo_models.arc_model_report import print_report
+from data_preprocess.demo_models.model_training import fit, train_cached
+from data_preprocess.demo_models.small_model import SmallModelSettings, build_model
+from verl_ext.arc.prompts import SizeLimits, encode_golden
+from verl_ext.arc.solutions import GoldenError
+from verl_ext.data.row_source import SourceError
 
 # A prompt and its answer have some 1,200 tokens at most.
 MAX_POSITIONS = 2048

@@ -18,10 +18,11 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from data_preprocess.schema import make_row, write_parquet
+from verl_ext.data.schema import make_row, write_parquet
 
 KINDS = ("hopeless", "easy", "core")
 
@@ -139,7 +140,7 @@ def draw_pairs(kind: str, count: int, rng: np.random.Generator) -> list[tuple[in
     raise ValueError(f"found only {len(pairs)} different {kind} prompts, expected {count}. Ask for a smaller pool.")
 
 
-def build_rows(settings: PoolSettings) -> dict[str, list[dict]]:
+def build_rows(settings: PoolSettings) -> dict[str, list[dict[str, Any]]]:
     """Rows of each file, by its name: train, val and, if there is to be one, influence.
 
     `extra_info` carries `kind`, the digits of both numbers and the number of carries. Indices count on from file to
@@ -156,7 +157,7 @@ def build_rows(settings: PoolSettings) -> dict[str, list[dict]]:
         order = iter([drawn[i] for i in rng.permutation(len(drawn))])
         for name, count in counts.items():
             pairs[name] += [next(order) for _ in range(count)]
-    rows: dict[str, list[dict]] = {}
+    rows: dict[str, list[dict[str, Any]]] = {}
     start = 0
     for name, entries in pairs.items():
         mixed = [entries[i] for i in rng.permutation(len(entries))]
@@ -165,7 +166,7 @@ def build_rows(settings: PoolSettings) -> dict[str, list[dict]]:
     return rows
 
 
-def _row(a: int, b: int, index: int, split: str) -> dict:
+def _row(a: int, b: int, index: int, split: str) -> dict[str, Any]:
     details = {
         "kind": kind_of(a, b),
         "digits_first": len(str(a)),

@@ -16,16 +16,17 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
 
-from data_preprocess import model_training
 from data_preprocess.arithmetic import LENGTH_DECAY
-from data_preprocess.arithmetic_tokenizer import build_tokenizer
-from data_preprocess.model_training import fit, settings_hash
-from data_preprocess.small_model import SmallModelSettings, build_model
+from data_preprocess.demo_models import model_training
+from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+from data_preprocess.demo_models.model_training import fit, settings_hash
+from data_preprocess.demo_models.small_model import SmallModelSettings, Vocabulary, build_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,7 @@ def encode_batch(
     prompts = tokenizer([prompt for prompt, _ in texts])["input_ids"]
     answers = tokenizer([answer for _, answer in texts])["input_ids"]
     width = max(len(p) + len(a) + 1 for p, a in zip(prompts, answers, strict=True))
-    ids_BT = torch.full((len(texts), width), tokenizer.pad_token_id)
+    ids_BT = torch.full((len(texts), width), cast(int, tokenizer.pad_token_id))
     labels_BT = torch.full((len(texts), width), -100)
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
         whole = torch.tensor([*prompt, *answer, tokenizer.eos_token_id])
@@ -119,7 +120,7 @@ def train(settings: BaseModelSettings, *, report_every: int = 100) -> tuple[Qwen
         report_every: Steps between two lines of progress; 0 for silence.
     """
     tokenizer = build_tokenizer()
-    model = build_model(settings, tokenizer, max_position_embeddings=128).train()
+    model = build_model(settings, cast(Vocabulary, tokenizer), max_position_embeddings=128).train()
     rng = np.random.default_rng(settings.seed)
 
     def loss_of_next_batch() -> torch.Tensor:

@@ -8,14 +8,14 @@ order of the rows and whatever --exclude_overlap names.
 
 The set has many questions twice in slightly different words, so about a fifth of a random test set would be trained on:
 training questions that reword a held-out one are left out. It also has questions of AMC23 and MATH-500, most of them
-reworded, which --exclude_overlap leaves out. `data_preprocess.math_overlap` says what counts.
+reworded, which --exclude_overlap leaves out. `data_preprocess.math.overlap` says what counts.
 """
 
 from collections.abc import Sequence
 
-from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet
-from data_preprocess.row_source import HubSource
+from data_preprocess.math.command import run
+from data_preprocess.math.data import MathSet
+from verl_ext.data.row_source import HubSource
 
 DATASET = MathSet(
     "dapo_math_17k",

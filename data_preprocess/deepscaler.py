@@ -8,9 +8,9 @@ Writes deepscaler.parquet.
 
 from collections.abc import Sequence
 
-from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet
-from data_preprocess.row_source import HubSource
+from data_preprocess.math.command import run
+from data_preprocess.math.data import MathSet
+from verl_ext.data.row_source import HubSource
 
 DATASET = MathSet("deepscaler", {"train": HubSource("agentica-org/DeepScaleR-Preview-Dataset", "train")})
 

@@ -9,16 +9,16 @@ Writes gsm8k.parquet and gsm8k_test.parquet. The ground truth is what follows `#
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet, Problem
-from data_preprocess.math_source import question_of
-from data_preprocess.row_report import UnusableRow
-from data_preprocess.row_source import HubSource
+from data_preprocess.math.command import run
+from data_preprocess.math.data import MathProblem, MathSet
+from data_preprocess.math.source import question_of
+from verl_ext.data.row_report import UnusableRow
+from verl_ext.data.row_source import HubSource
 
 HUB = "openai/gsm8k"
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def read(row: Mapping[str, Any]) -> MathProblem:
     """The problem of a row `{question, answer: "reasoning #### 42"}`.
 
     Raises:
@@ -31,7 +31,7 @@ def read(row: Mapping[str, Any]) -> Problem:
     answer = answer.strip().replace(",", "")
     if not marker or not answer:
         raise UnusableRow("no answer after ####")
-    return Problem(question, answer)
+    return MathProblem(question, answer)
 
 
 DATASET = MathSet(

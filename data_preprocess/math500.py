@@ -7,9 +7,9 @@ Writes math500.parquet.
 
 from collections.abc import Sequence
 
-from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet
-from data_preprocess.row_source import HubSource
+from data_preprocess.math.command import run
+from data_preprocess.math.data import MathSet
+from verl_ext.data.row_source import HubSource
 
 DATASET = MathSet("math500", {"test": HubSource("HuggingFaceH4/MATH-500", "test")})
 

@@ -8,9 +8,9 @@ with `answer` and `difficulty`, such as rllm's.
 
 from collections.abc import Sequence
 
-from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet
-from data_preprocess.row_source import HubSource
+from data_preprocess.math.command import run
+from data_preprocess.math.data import MathSet
+from verl_ext.data.row_source import HubSource
 
 DATASET = MathSet("math_train", {"train": HubSource("DigitalLearningGmbH/MATH-lighteval", "train")})
 

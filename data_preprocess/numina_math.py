@@ -10,15 +10,15 @@ box of the solution, and rows without one, proofs above all, go.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet, Problem, read_problem
-from data_preprocess.row_report import UnusableRow
-from data_preprocess.row_source import HubSource
+from data_preprocess.math.command import run
+from data_preprocess.math.data import MathProblem, MathSet, read_problem
+from verl_ext.data.row_report import UnusableRow
+from verl_ext.data.row_source import HubSource
 
 _NO_ANSWER = {"proof": "proof", "notfound": "no answer"}
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def read(row: Mapping[str, Any]) -> MathProblem:
     """The problem of a row of NuminaMath-1.5 or NuminaMath-CoT.
 
     Raises:

@@ -10,15 +10,15 @@ proofs go, too. The set has about ten solutions a problem, which count as repeat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data_preprocess.math_command import run
-from data_preprocess.math_data import MathSet, Problem, read_problem
-from data_preprocess.row_report import UnusableRow
-from data_preprocess.row_source import HubSource
+from data_preprocess.math.command import run
+from data_preprocess.math.data import MathProblem, MathSet, read_problem
+from verl_ext.data.row_report import UnusableRow
+from verl_ext.data.row_source import HubSource
 
 _UNUSABLE = {"no_answer_extracted": "answer is a majority vote", "converted_proof": "converted proof"}
 
 
-def read(row: Mapping[str, Any]) -> Problem:
+def read(row: Mapping[str, Any]) -> MathProblem:
     """The problem of a row `{problem, expected_answer, problem_type, generated_solution, …}`.
 
     Without `expected_answer` the answer is the last box of `generated_solution`.

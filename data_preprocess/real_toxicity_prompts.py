@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_preprocess.row_choice import draw, draw_number
-from data_preprocess.row_report import UnusableRow, print_counts, reasons
-from data_preprocess.row_source import HubSource, SourceError, read_rows
-from data_preprocess.schema import make_row, write_parquet
+from verl_ext.data.row_choice import draw, draw_number
+from verl_ext.data.row_report import UnusableRow, print_counts, reasons
+from verl_ext.data.row_source import HubSource, SourceError, read_rows
+from verl_ext.data.schema import make_row, write_parquet
 
 NAME = "real_toxicity_prompts"
 HUB = HubSource("allenai/real-toxicity-prompts", "train")

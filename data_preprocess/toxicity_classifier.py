@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -29,9 +30,9 @@ from scipy.stats import rankdata
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from data_preprocess.model_training import Optimization, fit, train_cached
+from data_preprocess.demo_models.model_training import Optimization, fit, train_cached
 from data_preprocess.real_toxicity_prompts import ScoredPrompt, digest, read_prompts, split
-from data_preprocess.row_source import SourceError
+from verl_ext.data.row_source import SourceError
 
 LABEL = "toxic"
 TOXIC_ABOVE = 0.5
@@ -145,7 +146,7 @@ def build_model(settings: ClassifierSettings, tokenizer: PreTrainedTokenizerBase
         max_position_embeddings=settings.max_tokens,
         hidden_dropout_prob=settings.dropout,
         attention_probs_dropout_prob=settings.dropout,
-        pad_token_id=tokenizer.pad_token_id,
+        pad_token_id=cast(int, tokenizer.pad_token_id),
         id2label={0: LABEL},
         label2id={LABEL: 0},
         problem_type="multi_label_classification",  # sigmoid: the probability of one label

@@ -22,16 +22,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
 
-from data_preprocess.arithmetic_tokenizer import build_tokenizer
-from data_preprocess.model_training import fit, train_cached
+from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+from data_preprocess.demo_models.model_training import fit, train_cached
+from data_preprocess.demo_models.small_model import SmallModelSettings, Vocabulary, build_model
 from data_preprocess.real_toxicity_prompts import ScoredPrompt, digest, read_prompts, split
-from data_preprocess.row_source import SourceError
-from data_preprocess.small_model import SmallModelSettings, build_model
+from verl_ext.data.row_source import SourceError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ def train(
     learned, held_out = split(prompts, "random", settings.seed)
     texts = [prompt.text for prompt in learned]
     tokenizer = train_tokenizer(texts, settings.vocab_size)
-    model = build_model(settings, tokenizer, max_position_embeddings=128).train()
+    model = build_model(settings, cast(Vocabulary, tokenizer), max_position_embeddings=128).train()
     corpus = Corpus(texts, tokenizer, settings.text_tokens)
     rng = np.random.default_rng(settings.seed)
 

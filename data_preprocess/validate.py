@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from data_preprocess.schema import ParquetError, check_parquets
+from verl_ext.data.schema import ParquetError, check_parquets
 
 
 def main(argv: Sequence[str] | None = None) -> int:

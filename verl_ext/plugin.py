@@ -7,7 +7,7 @@ external module.
 
 import os
 
-from verl_ext.errors import SignalError
+from verl_ext.core.errors import SignalError
 
 PLATFORM_VARIABLE = "VERL_PLATFORM"
 

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 # File -> what a reader looks for there.
 FILES = {
     "fast_dapo.yaml": "Fast DAPO",
+    "signal/curriculum.yaml": "Fast DAPO: curriculum.*",
     "signal/golden.yaml": "Golden redaction: golden.*",
     "signal/golden_trainer.yaml": "Golden redaction: the trainer",
     "signal/tracin.yaml": "TracIn: tracin.*, in any recipe",

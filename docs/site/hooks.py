@@ -5,7 +5,7 @@ source files lead to pages with their text, and two references are written from 
 """
 
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -20,6 +20,8 @@ import pictures  # noqa: E402
 import repository_links  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
+from verl_ext.launch.recipe import recipes  # noqa: E402
+
 ASSETS = ("search_from_file.js", "style.css")
 SCREENSHOTS = ROOT / "outputs" / "screenshots"
 # Replaced by what is written from the repository; on GitHub such a line is an invisible comment.
@@ -27,6 +29,13 @@ WRITERS = {
     "<!-- the configuration reference -->": lambda: configuration_reference.page(ROOT / "configs"),
     "<!-- the glossary of metrics -->": metrics_reference.page,
 }
+
+
+def on_config(config: Any) -> None:
+    """A page of the menu for every recipe that has a README."""
+    pages = [{recipe.title: f"recipe/{recipe.name}/README.md"} for recipe in recipes()]
+    (menu,) = (entry["Recipes"] for entry in config.nav if "Recipes" in entry)
+    menu += [page for page in pages if set(page.values()) <= set(repository_links.README_PAGES)]
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -52,7 +61,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     uri = page.file.src_uri
     if uri.startswith(repository_links.SOURCE):
         return markdown
-    markdown = pictures.place_screenshots(_with_references(markdown), uri, SCREENSHOTS)
+    # Those of `on_files`: a test of a page may write another one meanwhile.
+    names = {PurePosixPath(file.src_uri).name for file in files if file.src_uri.startswith("screenshots/")}
+    markdown = pictures.place_screenshots(_with_references(markdown), uri, names)
     return repository_links.rewrite(markdown, uri, ROOT)
 
 

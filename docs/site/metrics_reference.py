@@ -2,19 +2,12 @@
 
 from collections.abc import Mapping
 
-from verl_ext.metric_glossary import glossaries
-
-TITLES = {
-    "all recipes": "All recipes",
-    "fast_dapo": "Fast DAPO",
-    "golden_redaction": "Golden redaction",
-    "tracin": "TracIn",
-}
+from verl_ext.launch.recipe import glossaries
 
 
 def page() -> str:
     """A table for each recipe, in the order of the code."""
-    return "\n\n".join(f"## {TITLES[name]}\n\n{_table(entries)}" for name, entries in glossaries().items())
+    return "\n\n".join(f"## {title}\n\n{_table(entries)}" for title, entries in glossaries().items())
 
 
 def _table(entries: Mapping[str, tuple[str, str]]) -> str:

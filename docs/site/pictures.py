@@ -2,6 +2,7 @@
 
 import html as entities
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 # <!-- screenshot: run-curves.png | What one sees on it. -->
@@ -10,13 +11,13 @@ _DIAGRAM = re.compile(r'<img alt="([^"]*)" src="(?:\.\./)*diagrams/([\w-]+)\.svg
 MISSING = "No picture: there was no Chromium when this site was built. With one, `make docs` makes it."
 
 
-def place_screenshots(markdown: str, uri: str, folder: Path) -> str:
-    """A figure for every comment that asks for a screenshot; a visible note where there is none."""
+def place_screenshots(markdown: str, uri: str, names: Collection[str]) -> str:
+    """A figure for every comment that asks for a screenshot, if it is one of `names`; else a visible note."""
     up = "../" * uri.count("/")
 
     def figure(match: re.Match[str]) -> str:
         name, caption = match[1], " ".join(match[2].split())
-        if not (folder / name).exists():
+        if name not in names:
             return f'!!! warning "{caption}"\n\n    {MISSING}\n'
         link = f"{up}screenshots/{name}"
         words = re.sub("`(.+?)`", r"<code>\1</code>", entities.escape(caption, quote=False))

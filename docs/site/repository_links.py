@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "source/"
 README_PAGES = (
-    "recipe/fast_dapo/README.md",
-    "recipe/golden_redaction/README.md",
-    "recipe/tracin/README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("recipe/*/README.md")),
     "data_preprocess/README.md",
     "verl_ext/sandbox/README.md",
 )

@@ -1,7 +1,7 @@
-"""What the metrics of Fast DAPO mean; see `verl_ext/metric_glossary.py`."""
+"""What the metrics of Fast DAPO mean; see `verl_ext/core/metric_glossary.py`."""
 
-from recipe.fast_dapo.curriculum_metrics import METRICS as CURRICULUM
-from verl_ext.metric_glossary import Glossary
+from recipe.fast_dapo.curriculum.metrics import METRICS as CURRICULUM
+from verl_ext.core.metric_glossary import Glossary
 
 METRICS: Glossary = {
     **CURRICULUM,

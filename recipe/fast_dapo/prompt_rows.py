@@ -1,29 +1,30 @@
-"""The data set's rows of live prompts: in the driver while it runs, in TransferQueue across a checkpoint.
+"""The data set's rows of live prompts: in the driver while it runs, in the data plane across a checkpoint.
 
 A row goes out once for screening and once for continuation, often together with only a few others. Reading it back from
-TransferQueue each time would cost the driver more than the dispatch itself.
+the data plane each time would cost the driver more than the dispatch itself.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import transfer_queue as tq
 from tensordict import NonTensorData, TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
+
+from verl_ext.serving import data_plane
 
 
 class PromptRows:
     """Rows by uid.
 
     Args:
-        partition: TransferQueue's partition for checkpoints.
+        partition: Of the data plane, for checkpoints.
     """
 
     def __init__(self, partition: str) -> None:
         self.partition = partition
         self._rows: dict[str, dict[str, Any]] = {}
-        self._stored: set[str] = set()  # in TransferQueue already
+        self._stored: set[str] = set()  # in the data plane already
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._rows
@@ -47,7 +48,7 @@ class PromptRows:
         return tu.get_tensordict(collate_fn([self._rows[uid] for uid in uids]))
 
     def remove(self, uids: Iterable[str]) -> None:
-        """Forget prompts; the caller clears their names in TransferQueue."""
+        """Forget prompts; the caller clears their names in the data plane."""
         for uid in uids:
             self._rows.pop(uid, None)
             self._stored.discard(uid)
@@ -58,17 +59,15 @@ class PromptRows:
         self._stored.clear()
 
     def store(self, tag: dict[str, Any]) -> None:
-        """Write to TransferQueue what is not there yet."""
+        """Write to the data plane what is not there yet."""
         new = [uid for uid in self._rows if uid not in self._stored]
         if new:
-            tq.kv_batch_put(
-                keys=new, partition_id=self.partition, tags=[dict(tag) for _ in new], fields=self.batch(new)
-            )
+            data_plane.write(new, self.partition, self.batch(new), [tag for _ in new])
             self._stored.update(new)
 
     def restore(self, uids: Sequence[str]) -> None:
-        """Replace everything by the rows that TransferQueue has under these names."""
+        """Replace everything by the rows that the data plane has under these names."""
         self.clear()
         if uids:
-            self.add(tq.kv_batch_get(keys=list(uids), partition_id=self.partition))
+            self.add(data_plane.read(uids, self.partition))
             self._stored.update(uids)

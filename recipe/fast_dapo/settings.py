@@ -3,37 +3,64 @@
 Pure: needs no verl. `resolve_group_size` is where this plugin's two numbers of rollouts become verl's one.
 """
 
-import difflib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from omegaconf import DictConfig, OmegaConf, open_dict
+from pydantic import Field, ValidationError
 
-from recipe.fast_dapo.correction import CORRECTIONS
-from recipe.fast_dapo.curriculum_records import SCHEDULES, CurriculumSettings
-from recipe.fast_dapo.predictor import PredictorSettings
-from recipe.fast_dapo.screening import SCREENINGS
-from verl_ext.errors import ConfigError
+from recipe.fast_dapo.curriculum.predictor import PredictorSettings
+from recipe.fast_dapo.curriculum.records import CurriculumLimits, CurriculumSettings
+from recipe.fast_dapo.curriculum.screening import Screening
+from verl_ext.core.settings import explain, read_node, refusal
+from verl_ext.core.settings_file import SettingsFile
 
-PREDICTORS = ("none", "posterior")
-CURRICULUM_KEYS = (
-    "enable",
-    "schedule",
-    "screening",
-    "screening_chunk",
-    "predictor",
-    "posterior",
-    "correction",
-    "correction_clip",
-    "max_num_gen_batches",
-    "max_buffer_prompts",
-    "max_staleness",
-    "success_metric",
-    "success_threshold",
-    "record_prompts",
-    # Written by resolve_group_size.
-    "n",
-    "n_continue",
+Predictor = Literal["none", "posterior"]
+PREDICTORS: tuple[Predictor, ...] = get_args(Predictor)
+
+
+class CurriculumNode(CurriculumLimits):
+    """The node `curriculum` of the configuration."""
+
+    enable: bool = True
+    """false: the plain algorithm in the same trainer, n + n_continue rollouts for every prompt."""
+
+    screening: Screening = "fixed"
+    """fixed: all n screening rollouts at once.
+    sequential: screening_chunk at a time, until they are mixed or the posterior says that a mixed outcome is not worth
+    the next ones; n is the most. Needs schedule=streaming and predictor=posterior."""
+
+    screening_chunk: int = Field(default=2, ge=1)
+    """Rollouts a stage of sequential screening (the first stage has at least 2)."""
+
+    predictor: Predictor = "none"
+    """none: prompts come in the data loader's order.
+    posterior: by a discounted Beta posterior of each prompt's pass rate; Thompson draws closest to 1/2 come first."""
+
+    posterior: PredictorSettings = PredictorSettings()
+    """Used with predictor=posterior."""
+
+    correction_clip: float | None = Field(default=None, ge=1)
+    """Largest Horvitz-Thompson weight; null: no limit. Without one it is at most (n + n_continue) / n."""
+
+    success_metric: str = "acc"
+    """Entry of the reward's result that tells success (`acc`, `score`, …); `reward`: the reward itself."""
+
+    record_prompts: bool = True
+    """Write prompts.jsonl: what became of each prompt, about 80 bytes an event."""
+
+    n: Any = Field(default=None, exclude=True)
+    """Written by `resolve_group_size`."""
+
+    n_continue: Any = Field(default=None, exclude=True)
+    """Written by `resolve_group_size`."""
+
+
+FILE = SettingsFile(
+    "signal/curriculum.yaml",
+    "curriculum",
+    CurriculumNode,
+    "The curriculum of Fast DAPO: `- signal/curriculum@curriculum` in a recipe's defaults.",
 )
 
 
@@ -72,61 +99,43 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
     Raises:
         ConfigError: names every problem found, with what to change.
     """
-    problems: list[str] = []
-    curriculum, data = config.curriculum, config.data
-    problems += _unknown_keys(curriculum)
-    for name, known in (
-        ("schedule", SCHEDULES),
-        ("screening", SCREENINGS),
-        ("predictor", PREDICTORS),
-        ("correction", CORRECTIONS),
-    ):
-        if curriculum[name] not in known:
-            problems.append(f"curriculum.{name} must be one of {', '.join(known)}; got {curriculum[name]!r}")
-    problems += _check_batch_arithmetic(config)
-    if curriculum.enable:
-        problems += _check_curriculum(config)
-    controller = predictor = None
+    node = read_node(config, "curriculum", CurriculumNode, f"configs/{FILE.path}")
+    problems = _check_batch_arithmetic(config)
+    if node.enable:
+        problems += _check_curriculum(config, node)
+    data = config.data
+    sizes = {
+        "n": node.n,
+        "n_continue": node.n_continue,
+        "train_batch_size": data.train_batch_size,
+        "gen_batch_size": data.train_batch_size if data.gen_batch_size is None else data.gen_batch_size,
+    }
+    limits = {name: getattr(node, name) for name in CurriculumLimits.model_fields}
     try:
-        predictor = PredictorSettings(**curriculum.posterior)
-    except (ValueError, TypeError) as error:
-        problems.append(f"curriculum.posterior: {error}")
-    try:
-        controller = CurriculumSettings(
-            n=curriculum.n,
-            n_continue=curriculum.n_continue,
-            train_batch_size=data.train_batch_size,
-            gen_batch_size=data.train_batch_size if data.gen_batch_size is None else data.gen_batch_size,
-            max_num_gen_batches=curriculum.max_num_gen_batches,
-            max_buffer_prompts=curriculum.max_buffer_prompts,
-            max_staleness=curriculum.max_staleness,
-            success_threshold=curriculum.success_threshold,
-            # A wrong name is reported above.
-            schedule=curriculum.schedule if curriculum.schedule in SCHEDULES else "merged",
-            correction=curriculum.correction if curriculum.correction in CORRECTIONS else "none",
-        )
-    except (ValueError, TypeError) as error:
-        problems.append(f"{error} (actor_rollout_ref.rollout.n and .n_continue, data.*, curriculum.*)")
-    if problems or controller is None:
-        raise ConfigError("The configuration cannot be run:\n  - " + "\n  - ".join(problems))
+        controller = CurriculumSettings.model_validate(limits | sizes)
+    except ValidationError as error:
+        raise refusal([*problems, *_explain_sizes(error)]) from None
+    if problems:
+        raise refusal(problems)
     return FastDapoSettings(
-        enable=curriculum.enable,
-        success_metric=curriculum.success_metric,
+        enable=node.enable,
+        success_metric=node.success_metric,
         controller=controller,
-        predictor=predictor if curriculum.predictor == "posterior" else None,
-        screening_chunk=curriculum.screening_chunk if curriculum.screening == "sequential" else None,
-        correction_clip=curriculum.correction_clip,
+        predictor=node.posterior if node.predictor == "posterior" else None,
+        screening_chunk=node.screening_chunk if node.screening == "sequential" else None,
+        correction_clip=node.correction_clip,
     )
 
 
-def _unknown_keys(curriculum: DictConfig) -> list[str]:
-    problems = []
-    for key in curriculum:
-        if key not in CURRICULUM_KEYS:
-            near = difflib.get_close_matches(str(key), CURRICULUM_KEYS, n=1)
-            hint = f"; did you mean curriculum.{near[0]}?" if near else f"; known: {', '.join(CURRICULUM_KEYS[:-2])}"
-            problems.append(f"curriculum.{key} does not exist{hint}")
-    return problems
+def _explain_sizes(error: ValidationError) -> list[str]:
+    """In the names that a user sets: two are verl's, of the data, and two are numbers of rollouts."""
+    problems = explain(error, CurriculumSettings, "sizes", "configs/fast_dapo.yaml")
+    nodes = {"n": "actor_rollout_ref.rollout", "n_continue": "actor_rollout_ref.rollout"}
+    named: list[str] = []
+    for entry, problem in zip(error.errors(), problems, strict=True):
+        name = str(entry["loc"][0])
+        named.append(problem.replace(f"sizes.{name}", f"{nodes.get(name, 'data')}.{name}", 1))
+    return named
 
 
 def _check_batch_arithmetic(config: DictConfig) -> list[str]:
@@ -146,23 +155,19 @@ def _check_batch_arithmetic(config: DictConfig) -> list[str]:
     return problems
 
 
-def _check_curriculum(config: DictConfig) -> list[str]:
+def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
     """What contradicts a curriculum, with the option that resolves it."""
-    problems, curriculum = [], config.curriculum
-    if curriculum.screening == "sequential":
-        for name, needed in (("schedule", "streaming"), ("predictor", "posterior")):
-            if curriculum[name] != needed:
+    problems: list[str] = []
+    if node.screening == "sequential":
+        for name, value, needed in (
+            ("schedule", node.schedule, "streaming"),
+            ("predictor", node.predictor, "posterior"),
+        ):
+            if value != needed:
                 problems.append(
-                    f"curriculum.screening=sequential needs curriculum.{name}={needed}, got {curriculum[name]}: it "
-                    "stops by each prompt's posterior, and all stages must come from the same weights"
+                    f"curriculum.screening=sequential needs curriculum.{name}={needed}, got {value}: it stops by each "
+                    "prompt's posterior, and all stages must come from the same weights"
                 )
-    if not isinstance(curriculum.screening_chunk, int) or curriculum.screening_chunk < 1:
-        problems.append(f"curriculum.screening_chunk must be an int >= 1, got {curriculum.screening_chunk!r}: try 2")
-    if curriculum.correction_clip is not None and not curriculum.correction_clip >= 1:
-        problems.append(
-            f"curriculum.correction_clip must be at least 1 or null, got {curriculum.correction_clip}: a weight is "
-            "never smaller"
-        )
     if OmegaConf.select(config, "algorithm.filter_groups.enable"):
         problems.append(
             "algorithm.filter_groups.enable (verl's dynamic sampling) and curriculum.enable both filter prompts: set "

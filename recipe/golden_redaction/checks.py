@@ -4,14 +4,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from data_preprocess.row_report import reasons
-from recipe.golden_redaction.problems import Problem, read_problems
-from recipe.golden_redaction.record_schema import RecordError
-from recipe.golden_redaction.records import warm_start
+from recipe.golden_redaction.method.problems import Problem, read_problems
+from recipe.golden_redaction.records.records import warm_start
+from recipe.golden_redaction.records.schema import RecordError
 from recipe.golden_redaction.sandbox import make_executor
 from recipe.golden_redaction.settings import GoldenSettings, read_settings
-from verl_ext import launch
-from verl_ext.errors import ConfigError
+from verl_ext.core.errors import ConfigError
+from verl_ext.data.row_report import reasons
 from verl_ext.sandbox.policy import SandboxUnavailableError
 
 
@@ -22,7 +21,6 @@ def check_config(config: DictConfig) -> GoldenSettings:
         ConfigError: names every problem found, with what to change.
     """
     settings = read_settings(config)
-    launch.resolve_paths(config, "golden.records.warm_start", "data.train_files", "actor_rollout_ref.model.path")
     problems = _problems(config)
     if problems:
         raise ConfigError("golden redaction does not go with this configuration:\n  - " + "\n  - ".join(problems))

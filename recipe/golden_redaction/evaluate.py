@@ -21,21 +21,25 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recipe.fast_dapo.evaluate import EvaluateSettings, sample_seed
-from recipe.fast_dapo.evaluation_samples import PromptKey, Sample, SampleStore
-from recipe.fast_dapo.sampling import Sampler, load_tokenizer, prepare_vllm
-from recipe.golden_redaction.credit import label
-from recipe.golden_redaction.evaluation import Outcome, StateResult, choose_rungs, measure_state
-from recipe.golden_redaction.evaluation_programs import Programs, read_fresh, read_states
-from recipe.golden_redaction.evaluation_tables import compare, render, render_comparison, summarize
-from recipe.golden_redaction.golden_tasks import GOLDEN
-from recipe.golden_redaction.problems import Problem, read_problems
-from recipe.golden_redaction.prompts import SizeLimits, decode_answer, program
-from recipe.golden_redaction.record_schema import RecordError
-from recipe.golden_redaction.redaction import RedactedState
+from recipe.golden_redaction.evaluation.inputs import read_fresh, read_states
+from recipe.golden_redaction.evaluation.states import Outcome, StateResult, choose_rungs, measure_state
+from recipe.golden_redaction.evaluation.tables import compare, render, render_comparison, summarize
+from recipe.golden_redaction.method.problems import Problem, read_problems
+from recipe.golden_redaction.method.redaction import RedactedState
+from recipe.golden_redaction.records.schema import RecordError
 from recipe.golden_redaction.sandbox import make_executor
 from recipe.golden_redaction.settings import SandboxSettings
-from verl_ext.errors import SignalError
+from verl_ext.arc.prompts import SizeLimits, decode_answer, program
+from verl_ext.arc.solutions import GOLDEN
+from verl_ext.core.errors import SignalError
+from verl_ext.core.settings import build
+from verl_ext.evaluation.command import EvaluateSettings, sample_seed
+from verl_ext.evaluation.sampling import Sampler, load_tokenizer, prepare_vllm
+from verl_ext.evaluation.statistics.samples import PromptKey, SampleStore, ScoredResponse
+from verl_ext.sandbox.programs import Programs
+from verl_ext.sandbox.results import label
+
+ATTEMPTS = 3  # of a program that met an infrastructure error
 
 
 @dataclass(frozen=True)
@@ -165,9 +169,11 @@ def collect(
         for key, texts, samples in zip(keys, answers, responses, strict=True):
             scored.append((key, []))
             for text, (ids, truncated) in zip(texts, samples, strict=True):
-                statuses = [str(run.status) for run in next(results).pairs]
-                reward = label(statuses)
-                scored[-1][1].append(Sample(text, reward or 0.0, reward == 1, ",".join(statuses), truncated, len(ids)))
+                result = next(results)
+                statuses = ",".join(result.statuses)
+                scored[-1][1].append(
+                    ScoredResponse(text, result.reward or 0.0, result.solved, statuses, truncated, len(ids))
+                )
         store.add("states", scored)
         print(f"{number} of {len(chunks)} chunks of {size} states", file=sys.stderr, flush=True)
 
@@ -222,12 +228,13 @@ def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
     store = SampleStore(settings.output_dir / "samples.jsonl", settings.sample_settings())
     try:
         with make_executor(settings.sandbox) as executor:
-            programs = Programs(executor)
+            programs = Programs(executor, ATTEMPTS)
             collect(settings, questions, store, programs, tokenizer)
             results = measure(questions, store, programs, fresh)
     finally:
         store.close()
-    return {"settings": asdict(settings), "tasks": dict(counts), **summarize(rungs, results)}
+    nodes = {"limits": settings.limits.model_dump(), "sandbox": settings.sandbox.model_dump()}
+    return {"settings": asdict(settings) | nodes, "tasks": dict(counts), **summarize(rungs, results)}
 
 
 def _within_context(
@@ -292,12 +299,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     other = args.pop("compare")
     try:
         before = _read_result(other) if other else None
-        limits = SizeLimits(max_cells=args.pop("max_cells"), max_prompt_tokens=args.pop("max_prompt_tokens"))
-        sandbox = SandboxSettings(
-            **{name: args.pop(f"sandbox_{name}") for name in ("url", "workers", "require")},
-            executor=args.pop("executor"),
+        limits = {name: args.pop(name) for name in ("max_cells", "max_prompt_tokens")}
+        sandbox = {name: args.pop(f"sandbox_{name}") for name in ("url", "workers", "require")}
+        sandbox["executor"] = args.pop("executor")
+        settings = GoldenEvaluateSettings(
+            **args,
+            limits=build(SizeLimits, limits, "limits", "--help"),
+            sandbox=build(SandboxSettings, sandbox, "sandbox", "--help"),
         )
-        settings = GoldenEvaluateSettings(**args, limits=limits, sandbox=sandbox)
         content = evaluate(settings)
         comparisons = compare(before, content) if before is not None else []
     except (SignalError, RecordError, ValueError) as error:

@@ -7,17 +7,16 @@ python -m recipe.golden_redaction.main --config-name golden_redaction_cpu       
 import hydra
 from omegaconf import DictConfig
 
-from recipe.golden_redaction.checks import check_config
-from verl_ext import launch
-from verl_ext.train import train
+from recipe.golden_redaction.recipe import RECIPE
+from verl_ext.launch import launch
+from verl_ext.launch.train import train
 
 
 @hydra.main(config_path="../../configs", config_name="golden_redaction", version_base=None)
 def main(config: DictConfig) -> None:
     """Entry point of the command line."""
     with launch.people_errors():
-        # Its prompts begin the answer, and golden.limits leaves long ones out: check_config measures them.
-        train(config, check_config, "Golden redaction", check_lengths=False)
+        train(config, RECIPE)
 
 
 if __name__ == "__main__":

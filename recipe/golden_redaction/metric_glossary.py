@@ -1,10 +1,10 @@
-"""What the metrics of golden redaction mean; see `verl_ext/metric_glossary.py`.
+"""What the metrics of golden redaction mean; see `verl_ext/core/metric_glossary.py`.
 
 `{where}` is `trainer`, measured by the actor, or `engine`, measured by the engine that serves; `{when}` is `before` or
 `after` the update.
 """
 
-from verl_ext.metric_glossary import Glossary
+from verl_ext.core.metric_glossary import Glossary
 
 METRICS: Glossary = {
     "golden/movement/{where}/num_tokens": ("tokens", "labelled tokens of the step's updates"),

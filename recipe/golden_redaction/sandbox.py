@@ -21,6 +21,8 @@ def make_executor(settings: SandboxSettings) -> Executor:
         require=settings.require,
     )
     if settings.executor == "sandbox_fusion":
+        from verl.utils.reward_score.sandbox_fusion.utils import call_sandbox_api
+
         assert settings.url is not None  # checked by the settings
-        return SandboxFusionExecutor(settings.url, policy, settings.workers or DEFAULT_WORKERS)
+        return SandboxFusionExecutor(settings.url, call_sandbox_api, policy, settings.workers or DEFAULT_WORKERS)
     return SandboxPool(policy, settings.workers)

@@ -5,7 +5,6 @@ A step visits `entries_per_update * sync_every` states under one weight version,
 trainer and in the serving engine. All decisions are in the pure modules beside this one.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -13,12 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ray
 import torch
-import transfer_queue as tq
 from omegaconf import DictConfig
-from transfer_queue import KVBatchMeta
 from transformers import GenerationConfig
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import register_trainer
@@ -27,34 +23,34 @@ from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from recipe.golden_redaction.checks import data_files
-from recipe.golden_redaction.credit import StateCredit, assign_credit
-from recipe.golden_redaction.findings import run_findings
-from recipe.golden_redaction.labelled_states import LabelledState, ReferenceLogProbs, StateTokens, mini_batches
-from recipe.golden_redaction.movement import Movement, movement, movement_metrics
-from recipe.golden_redaction.probes import probe_metrics, probe_rows, probe_states
-from recipe.golden_redaction.problems import read_problems
-from recipe.golden_redaction.records import TrainingRecords, make_entry, warm_start
-from recipe.golden_redaction.redaction import RedactedState, RedactionController
-from recipe.golden_redaction.rollouts import StateVisitor
+from recipe.golden_redaction.loss.tensor_statistics import statistics_metrics
+from recipe.golden_redaction.method.findings import run_findings
+from recipe.golden_redaction.method.labelled_states import LabelledState, ReferenceLogProbs, StateTokens, mini_batches
+from recipe.golden_redaction.method.movement import movement_metrics
+from recipe.golden_redaction.method.probes import probe_metrics, probe_rows, probe_states
+from recipe.golden_redaction.method.problems import read_problems
+from recipe.golden_redaction.method.redaction import RedactionController
+from recipe.golden_redaction.method.rollouts import StateVisitor
+from recipe.golden_redaction.method.visits import Moment, StateVisit, probability_gaps, visit_metrics
+from recipe.golden_redaction.records.records import TrainingRecords, make_entry, warm_start
+from recipe.golden_redaction.run_files import ENTRIES, PROBES, REFERENCE, TENSORS
 from recipe.golden_redaction.sandbox import make_executor
 from recipe.golden_redaction.settings import read_settings
-from recipe.golden_redaction.targets import Targets, target_log_probs
-from recipe.golden_redaction.tensor_statistics import statistics_metrics
-from recipe.golden_redaction.visits import Visit, visit_metrics
-from recipe.golden_redaction.worker import GoldenWorker, RankLogProbs, RankUpdate
-from verl_ext.engines import ServingEngines
-from verl_ext.errors import StaleEngineError
-from verl_ext.json_lines import JsonLines
-from verl_ext.metrics_stream import STEP
-from verl_ext.trainer import SignalTrainer
+from recipe.golden_redaction.texts import TextLogProbs
+from recipe.golden_redaction.worker import GoldenWorker, RankUpdate
+from verl_ext.core.errors import StaleEngineError
+from verl_ext.core.json_lines import JsonLines
+from verl_ext.run.metrics_stream import STEP
+from verl_ext.serving import data_plane
+from verl_ext.serving.data_plane import KVBatchMeta
+from verl_ext.serving.engines import ServingEngines
+from verl_ext.trainer.trainer import SignalTrainer
 
 ATTENTION_DTYPES = {"bf16": torch.bfloat16}
 
-LogProbs = list[list[float]]  # of each state's tokens
-
 
 def _accelerated_replica() -> Any:
-    from verl_ext.serving import SignalvLLMReplica
+    from verl_ext.serving.token_serving import SignalvLLMReplica
 
     return SignalvLLMReplica
 
@@ -68,13 +64,11 @@ class GoldenTrainer(SignalTrainer):
         if config.trainer.device != "cpu":  # the CPU backend registers its own
             RolloutReplicaRegistry.register("vllm", _accelerated_replica)
         super().__init__(config)
-        self.records = TrainingRecords(self.run_folder.golden_entries)
-        self.probes = JsonLines(self.run_folder.golden_probes)
-        self.tensors = JsonLines(self.run_folder.golden_tensors)
-        self._text_log_probs: dict[str, list[float]] = {}  # under the present policy, by problem
-        self._text_reference: dict[str, list[float]] = {}  # under the weights that the run began with
+        self.records = TrainingRecords(self.run_folder.path / ENTRIES)
+        self.probes = JsonLines(self.run_folder.path / PROBES)
+        self.tensors = JsonLines(self.run_folder.path / TENSORS)
         self._reference = ReferenceLogProbs()
-        self._warm: list[Visit] = []
+        self._warm: list[StateVisit] = []
         self._num_warm_used = 0
         self._num_updates = 0
         self._moved: Counter[str] = Counter()  # labelled tokens of the run, by what became of them in the engine
@@ -99,23 +93,21 @@ class GoldenTrainer(SignalTrainer):
     def _read_warm_start(self) -> None:
         settings = self.golden.records
         read = warm_start(Path(str(settings.warm_start)), settings.max_staleness)
-        visits = [Visit.from_entry(entry) for entry in read.entries]
-        self._warm = [visit for visit in visits if self._is_ours(visit)]
+        self._warm = [
+            visit
+            for visit in read.visits
+            if visit.problem in self.problems and self.problems[visit.problem].has_state(visit.k, visit.ids)
+        ]
         print(
             f"warm start: {len(self._warm)} of {read.num_read} entries of {settings.warm_start} "
-            f"({read.num_stale} too old, {len(visits) - len(self._warm)} of other problems or token ids)"
+            f"({read.num_stale} too old, {len(read.visits) - len(self._warm)} of other problems or token ids)"
         )
-
-    def _is_ours(self, visit: Visit) -> bool:
-        problem = self.problems.get(visit.problem)
-        if problem is None or not 1 <= visit.k <= len(problem.golden_ids):
-            return False
-        return visit.ids == (*problem.prompt_ids, *problem.golden_ids[: len(problem.golden_ids) - visit.k])
 
     def on_init_end(self) -> None:
         if self.golden.attention_dtype is not None:
             self.actor_rollout_wg.compute_attention_in(ATTENTION_DTYPES[self.golden.attention_dtype])
         self.engines = ServingEngines(self.llm_server_manager.get_replicas())
+        self.texts = TextLogProbs(self.engines, self.problems)
         self.executor = make_executor(self.golden.sandbox)
         self.visitor = StateVisitor(
             self.engines,
@@ -128,7 +120,7 @@ class GoldenTrainer(SignalTrainer):
         )
         super().on_init_end()
         if self.golden.records.prompt_log_probs:
-            self._text_reference = self._reference_of_texts()
+            self.texts.measure_reference(self.run_folder.path / REFERENCE, is_first=self.global_steps == 0)
 
     def fit(self, agent_loop_manager: Any) -> None:
         try:
@@ -139,56 +131,55 @@ class GoldenTrainer(SignalTrainer):
     # ------------------------------ one step ------------------------------
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
-        """Visit, label, update, measure, record. Nothing of it is in TransferQueue."""
-        version = self.global_steps - 1
-        visits = self._next_visits(version, metrics)
-        engine_before = self._engine_log_probs(visits, "engine_before")
+        """Visit, label, update, measure, record. Nothing of it is in the data plane."""
+        visits = self._next_visits(metrics)
+        self._ask_engine(visits, "before")
         self.checkpoint_manager.sleep_replicas()
 
         with self._timed("old_log_prob"):
-            before, _ = self._log_probs(self.actor_rollout_wg.state_log_probs(_tokens_of(visits)), visits)
-        self._check_engine(visits, engine_before, before, "before", metrics)
+            log_probs, _ = self._log_probs(visits)
+        for visit, own in zip(visits, log_probs, strict=True):
+            visit.assign_credit(own, self.golden.credit, self.golden.targets)
+        self._check_engine(visits, "before", metrics)
         with self._timed("ref"):
-            reference = self._reference_log_probs(visits)
-
-        credits = [assign_credit(v.labels, own, self.golden.credit) for v, own in zip(visits, before, strict=True)]
-        targets = [
-            target_log_probs(own, credit.advantages, self.golden.targets)
-            for own, credit in zip(before, credits, strict=True)
-        ]
-        metrics.update(visit_metrics(visits, credits))
+            self._ask_reference(visits)
+        metrics.update(visit_metrics(visits))
         with self._timed("update_actor"):
-            size, reduction = self.golden.entries_per_update, self.golden.targets.reduction
-            self._update(mini_batches(visits, credits, targets, size, reduction), metrics)
+            batches = mini_batches(visits, self.golden.entries_per_update, self.golden.targets.reduction)
+            self._update(batches, metrics)
         with self._timed("log_prob_after"):
-            ranks = self.actor_rollout_wg.state_log_probs(_tokens_of(visits), with_hidden_norms=True)
-            after, hidden_norms = self._log_probs(ranks, visits)
+            log_probs, hidden_norms = self._log_probs(visits, with_hidden_norms=True)
+        for visit, own in zip(visits, log_probs, strict=True):
+            visit.trainer["after"] = own
         with self._timed("update_weights"):
             self.checkpoint_manager.update_weights(self.global_steps)
-        engine_after = self._engine_log_probs(visits, "engine_after")
-        self._check_engine(visits, engine_after, after, "after", metrics)
+        self._ask_engine(visits, "after")
+        self._check_engine(visits, "after", metrics)
 
-        for where, old, new in (("trainer", before, after), ("engine", engine_before, engine_after)):
-            moved = self._movements(old, new, targets, credits)
-            metrics.update(movement_metrics(moved, where))
-        self._moved.update(kind for state in moved for kind in state.kinds if kind)  # as the engine serves them
+        tolerance = self.golden.movement_tolerance
+        metrics.update(movement_metrics([visit.movement("trainer", tolerance) for visit in visits], "trainer"))
+        served = [visit.movement("engine", tolerance) for visit in visits]
+        metrics.update(movement_metrics(served, "engine"))
+        self._moved.update(kind for state in served for kind in state.kinds if kind)
         if hidden_norms:
             metrics["golden/hidden_norm/first"], metrics["golden/hidden_norm/last"] = hidden_norms[0], hidden_norms[-1]
             metrics["golden/hidden_norm/max"] = max(hidden_norms)
-        self._record(visits, credits, targets, (before, after, engine_after, reference))
-        for visit, credit in zip(visits, credits, strict=True):
-            self.controller.observe(visit.problem, visit.k, credit.state_reward)
+        if self.golden.records.enable:
+            self.records.append([make_entry(visit, self.global_steps) for visit in visits])
+        for visit in visits:
+            self.controller.observe(visit.problem, visit.k, visit.credit.state_reward)
         metrics.update(self.controller.metrics())
-        self._count(visits, credits)
+        self._count(visits)
         return self._nothing_in_the_queue()
 
     def _nothing_in_the_queue(self) -> KVBatchMeta:
         """A batch with one name and no data, as verl clears what a step returns, and cannot clear nothing."""
         key = f"golden_redaction_{self.global_steps}"
-        tq.kv_put(key=key, partition_id="train", tag={"is_padding": True})
-        return KVBatchMeta(partition_id="train", keys=[key], tags=[{"is_padding": True}])
+        tags = [{"is_padding": True}]
+        data_plane.write([key], data_plane.TRAIN, None, tags)
+        return KVBatchMeta(partition_id=data_plane.TRAIN, keys=[key], tags=tags)
 
-    def _next_visits(self, version: int, metrics: dict[str, Any]) -> list[Visit]:
+    def _next_visits(self, metrics: dict[str, Any]) -> list[StateVisit]:
         """Recorded visits of a warm start as long as there are some, then new ones."""
         count = self.golden.entries_per_update * self.golden.sync_every
         if self._num_warm_used < len(self._warm):
@@ -199,21 +190,13 @@ class GoldenTrainer(SignalTrainer):
         states = self.controller.next_states(count)
         if self.golden.redaction.decided_above is not None or self.golden.records.prompt_log_probs:
             with self._timed("settle"):
-                states = self._settle(states)
-        return self.visitor.visit(states, self.problems, version, self._timed)
-
-    def _settle(self, states: Sequence[RedactedState]) -> list[RedactedState]:
-        self._text_log_probs = self._measure_texts([state.problem for state in states])
-        settled = []
-        for state in states:
-            length = len(self.problems[state.problem].golden_ids)
-            settled.append(self.controller.settle(state, self._text_log_probs[state.problem][-length:]))
-        return settled
-
-    def _measure_texts(self, problems: Sequence[str]) -> dict[str, list[float]]:
-        """Log-probs of every token of each prompt and golden solution but the first, as the engines serve them."""
-        texts = [(*self.problems[name].prompt_ids, *self.problems[name].golden_ids) for name in problems]
-        return dict(zip(problems, self.engines.prompt_log_probs(texts), strict=True))
+                self.texts.measure([state.problem for state in states])
+                states = [self.controller.settle(state, self.texts.of_golden(state.problem)) for state in states]
+        visits = self.visitor.visit(states, self.problems, self.global_steps - 1, self._timed)
+        if self.golden.records.prompt_log_probs:
+            for visit in visits:
+                visit.own_log_probs = self.texts.of_state(visit)
+        return visits
 
     def _update(self, batches: list[list[LabelledState]], metrics: dict[str, Any]) -> None:
         metrics["golden/num_updates"] = float(len(batches))
@@ -234,65 +217,50 @@ class GoldenTrainer(SignalTrainer):
 
     # ------------------------------ log-probs ------------------------------
 
-    def _log_probs(self, ranks: list[RankLogProbs], visits: Sequence[Visit]) -> tuple[LogProbs, list[float]]:
+    def _log_probs(
+        self, visits: Sequence[StateVisit], with_hidden_norms: bool = False
+    ) -> tuple[list[list[float]], list[float]]:
+        """Of each state's tokens under the actor's weights, and the hidden norms if they are asked for."""
+        states = [StateTokens(visit.ids, visit.tokens) for visit in visits]
+        ranks = self.actor_rollout_wg.state_log_probs(states, with_hidden_norms)
         found = {index: values for rank in ranks for index, values in rank.log_probs.items()}
-        # A float32 log-softmax may end a few ulps above 0.
-        return [[min(0.0, value) for value in found[index]] for index in range(len(visits))], ranks[0].hidden_norms
+        return [_at_most_zero(found[index]) for index in range(len(visits))], ranks[0].hidden_norms
 
-    def _engine_log_probs(self, visits: Sequence[Visit], name: str) -> LogProbs:
-        with self._timed(name):
+    def _ask_engine(self, visits: Sequence[StateVisit], moment: Moment) -> None:
+        with self._timed(f"engine_{moment}"):
             found = self.engines.next_token_log_probs([v.ids for v in visits], [v.tokens for v in visits])
-        return [[min(0.0, value) for value in values] for values in found]
+        for visit, values in zip(visits, found, strict=True):
+            visit.engine[moment] = _at_most_zero(values)
 
-    def _reference_log_probs(self, visits: Sequence[Visit]) -> LogProbs | None:
+    def _ask_reference(self, visits: Sequence[StateVisit]) -> None:
         if not self.golden.reference:
-            return None
+            return
         missing = self._reference.missing(visits)
         if missing:
-            places = list(missing)
-            for rank in self.actor_rollout_wg.reference_log_probs(list(missing.values())):
+            for rank in self.actor_rollout_wg.reference_log_probs([asked for _, asked in missing]):
                 for index, values in rank.log_probs.items():
-                    place = places[index]
-                    self._reference.add(visits[place], missing[place].tokens, [min(0.0, value) for value in values])
-        return self._reference.of(visits)
+                    visit, asked = missing[index]
+                    self._reference.add(visit, asked.tokens, _at_most_zero(values))
+        self._reference.fill(visits)
 
-    def _check_engine(
-        self, visits: Sequence[Visit], engine: LogProbs, trainer: LogProbs, when: str, metrics: dict[str, Any]
-    ) -> None:
+    def _check_engine(self, visits: Sequence[StateVisit], moment: Moment, metrics: dict[str, Any]) -> None:
         """Engine and trainer must give the same tokens the same probability.
 
         Raises:
             StaleEngineError: they differ by more than `engine_guard.max_probs_diff` on average.
         """
-        differences = np.abs(np.exp(np.concatenate(engine)) - np.exp(np.concatenate(trainer)))
-        metrics[f"engine_guard/probs_diff_mean/{when}"] = float(differences.mean())
-        metrics[f"engine_guard/probs_diff_max/{when}"] = float(differences.max())
+        differences = probability_gaps(visits, moment)
+        metrics[f"engine_guard/probs_diff_mean/{moment}"] = float(differences.mean())
+        metrics[f"engine_guard/probs_diff_max/{moment}"] = float(differences.max())
         allowed = self.config.engine_guard.max_probs_diff
         if allowed is not None and differences.mean() > allowed:
             raise StaleEngineError(
-                f"The rollout engine serves other weights than the actor trains: {when} the update of step "
+                f"The rollout engine serves other weights than the actor trains: {moment} the update of step "
                 f"{self.global_steps} the probabilities of {len(differences)} tokens of {len(visits)} states differ by "
                 f"{differences.mean():.2g} on average (allowed: {allowed:g}). The weight synchronisation did not reach "
                 "the engine, or both compute in different precision: raise engine_guard.max_probs_diff if the latter "
                 "is intended."
             )
-
-    def _movements(
-        self, before: LogProbs, after: LogProbs, targets: Sequence[Targets], credits: Sequence[StateCredit]
-    ) -> list[Movement]:
-        return [
-            movement(old, new, target.log_probs, credit.advantages, self.golden.movement_tolerance)
-            for old, new, target, credit in zip(before, after, targets, credits, strict=True)
-        ]
-
-    def _reference_of_texts(self) -> dict[str, list[float]]:
-        """What the engines say before the first update; a resumed run reads what it wrote then, if that is there."""
-        path = self.run_folder.golden_reference
-        if self.global_steps == 0:
-            found = self._measure_texts(list(self.problems))
-            path.write_text(json.dumps(found), encoding="utf-8")
-            return found
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
     # ------------------------------ probes ------------------------------
 
@@ -309,60 +277,17 @@ class GoldenTrainer(SignalTrainer):
             self.val_accuracy_before = self.val_accuracy
         return metrics
 
-    # ------------------------------ records ------------------------------
+    # ------------------------------ metrics ------------------------------
 
-    def _record(
-        self,
-        visits: Sequence[Visit],
-        credits: Sequence[StateCredit],
-        targets: Sequence[Targets],
-        log_probs: tuple[LogProbs, LogProbs, LogProbs, LogProbs | None],
-    ) -> None:
-        if not self.golden.records.enable:
-            return
-        before, after, engine_after, reference = log_probs
-        self.records.append(
-            [
-                make_entry(
-                    step=self.global_steps,
-                    weight_version=visit.weight_version,
-                    problem=visit.problem,
-                    k=visit.k,
-                    prompt_ids=visit.ids,
-                    teacher=visit.teacher,
-                    tokens=visit.tokens,
-                    rollouts=visit.rollouts,
-                    credit=credits[place],
-                    targets=targets[place].log_probs,
-                    log_probs_before=before[place],
-                    log_probs_after_trainer=after[place],
-                    log_probs_after_engine=engine_after[place],
-                    log_probs_reference=None if reference is None else reference[place],
-                    prompt_log_probs=self._log_probs_of_state(visit),
-                )
-                for place, visit in enumerate(visits)
-            ]
-        )
-
-    def _log_probs_of_state(self, visit: Visit) -> dict[str, list[float | None]] | None:
-        """Of the state's own tokens: measured before the update, and at the beginning of the run."""
-        known = {"policy": self._text_log_probs, "reference": self._text_reference}
-        if not self.golden.records.prompt_log_probs or not all(visit.problem in texts for texts in known.values()):
-            return None
-        length = len(visit.ids)
-        return {
-            name: [None, *(round(value, 4) for value in texts[visit.problem][: length - 1])]
-            for name, texts in known.items()
-        }
-
-    def _count(self, visits: Sequence[Visit], credits: Sequence[StateCredit]) -> None:
+    def _count(self, visits: Sequence[StateVisit]) -> None:
         """Of rollouts: those of states with a labelled token are trained on. A rollout's tokens are not counted here:
         one token of each state is."""
         version = self.global_steps - 1
-        for visit, credit in zip(visits, credits, strict=True):
+        for visit in visits:
+            is_labelled = visit.credit.advantages != 0
             self.totals.rollouts_generated += visit.num_rollouts if visit.weight_version == version else 0
-            self.totals.rollouts_trained += visit.num_rollouts if credit.advantages.any() else 0
-            self.totals.tokens_trained += int((credit.advantages != 0).sum())
+            self.totals.rollouts_trained += visit.num_rollouts if is_labelled.any() else 0
+            self.totals.tokens_trained += int(is_labelled.sum())
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
@@ -409,8 +334,9 @@ class GoldenTrainer(SignalTrainer):
         return {"entries": self.records, "probes": self.probes, "tensors": self.tensors}
 
 
-def _tokens_of(visits: Sequence[Visit]) -> list[StateTokens]:
-    return [StateTokens(visit.ids, visit.tokens) for visit in visits]
+def _at_most_zero(log_probs: Sequence[float]) -> list[float]:
+    """A float32 log-softmax may end a few ulps above 0."""
+    return [min(0.0, value) for value in log_probs]
 
 
 def _end_tokens(model: str, tokenizer: Any) -> frozenset[int]:

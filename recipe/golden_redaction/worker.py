@@ -15,11 +15,17 @@ from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_id, get_device_name
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
-from recipe.golden_redaction.forward import next_token_logits, plan_micro_batches
-from recipe.golden_redaction.labelled_states import LabelledState, StateTokens
-from recipe.golden_redaction.loss import target_loss, token_log_probs
-from recipe.golden_redaction.tensor_statistics import UpdateStatistics
-from verl_ext.errors import ConfigError
+from recipe.golden_redaction.loss.forward import next_token_logits, plan_micro_batches
+from recipe.golden_redaction.loss.loss import target_loss, token_log_probs
+from recipe.golden_redaction.loss.tensor_statistics import UpdateStatistics
+from recipe.golden_redaction.method.labelled_states import LabelledState, StateTokens
+from verl_ext.core.errors import ConfigError
+
+# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+RELIES_ON = {
+    "self.engine": "verl.workers.engine.fsdp.transformer_impl.FSDPEngineWithLMHead",
+    "self.engine_config": "verl.workers.config.FSDPEngineConfig",
+}
 
 # What transformers calls the attention of a layer.
 ATTENTION_NAMES = ("self_attn", "attention", "attn")

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pyarrow.parquet as pq
 from omegaconf import DictConfig
 
-from data_preprocess.schema import ParquetError, check_parquets
-from recipe.tracin.disjoint import check_disjoint, text_identity
+from recipe.tracin.method.disjoint import check_disjoint, text_identity
 from recipe.tracin.settings import LORA, TracInSettings, check_against_actor, read_settings
-from verl_ext.errors import ConfigError
+from verl_ext.core.errors import ConfigError
+from verl_ext.data.schema import ParquetError, check_parquets
 
 # Policy losses in which one sample's loss depends on the others' tokens: there is no exact score.
 NOT_ADDITIVE = ("clip_cov", "kl_cov")

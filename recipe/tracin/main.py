@@ -9,16 +9,16 @@ python -m recipe.tracin.main â€¦ algorithm.adv_estimator=gae critic.model.path=â
 import hydra
 from omegaconf import DictConfig
 
-from recipe.tracin.checks import check_config
-from verl_ext import launch
-from verl_ext.train import train
+from recipe.tracin.recipe import RECIPE
+from verl_ext.launch import launch
+from verl_ext.launch.train import train
 
 
 @hydra.main(config_path="../../configs", config_name="tracin", version_base=None)
 def main(config: DictConfig) -> None:
     """Entry point of the command line."""
     with launch.people_errors():
-        train(config, check_config, "TracIn")
+        train(config, RECIPE)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What the metrics of TracIn mean; see `verl_ext/metric_glossary.py`."""
+"""What the metrics of TracIn mean; see `verl_ext/core/metric_glossary.py`."""
 
-from verl_ext.metric_glossary import Glossary
+from verl_ext.core.metric_glossary import Glossary
 
 METRICS: Glossary = {
     "tracin/mean_ip": ("loss² / weight²", "mean score of the step's samples: <its gradient, the validation gradient>"),

@@ -1,63 +1,62 @@
 """The settings of TracIn: read from the configuration once, checked once, before Ray starts. Pure: needs no verl."""
 
 import re
-from dataclasses import dataclass, field
 
 from omegaconf import DictConfig
+from pydantic import Field, model_validator
 
-from recipe.tracin.selection import PER_SAMPLE_RULES, SelectionSettings
-from recipe.tracin.validation import ValidationSettings
-from verl_ext.errors import ConfigError
-from verl_ext.settings_node import read_node
+from recipe.tracin.method.selection import PER_SAMPLE_RULES, SelectionSettings
+from recipe.tracin.method.validation import ValidationSettings
+from verl_ext.core.errors import ConfigError
+from verl_ext.core.settings import Settings, read_node
+from verl_ext.core.settings_file import SettingsFile
 
 LORA = "lora"
 
 
-@dataclass(frozen=True)
-class TracInSettings:
-    """Settings of TracIn in any recipe; raises ValueError on a contradiction.
-
-    Attributes:
-        enable: false: nothing is scored, and every sample is trained on.
-        parameters: Whose gradients are compared: lora (the LoRA factors), or a regular expression that the full names
-            of linear modules are searched with.
-        one_pass: Decide on each micro-batch as soon as it is scored and keep the gradients of its selected samples as
-            the update, without a second forward and backward. Needs a rule that looks at one sample at a time, and one
-            update a step (`check_against_actor`).
-        selection: See `selection.py`.
-        validation: See `validation.py`.
-        validation_files: Parquet files of the validation prompts, where the strategy needs any.
-        check_identity_every: Steps between two checks that the scores of all samples add up to <their gradient, G>, one
-            more product a layer each; 0: never.
-        record_scores: Write each sample's score and weight to the run folder.
-        record_texts: And the texts of so many samples with a step's highest scores, and as many with its lowest.
-    """
+class TracInSettings(Settings):
+    """Settings of TracIn in any recipe."""
 
     enable: bool = False
-    parameters: str = LORA
-    one_pass: bool = False
-    selection: SelectionSettings = field(default_factory=SelectionSettings)
-    validation: ValidationSettings = field(default_factory=ValidationSettings)
-    validation_files: str | tuple[str, ...] | None = None
-    check_identity_every: int = 10
-    record_scores: bool = True
-    record_texts: int = 4
+    """true: every sample of a step is scored by <its gradient, the validation gradient>, and the update sees those
+    selected."""
 
-    def __post_init__(self) -> None:
-        for name in ("enable", "one_pass", "record_scores"):
-            if type(getattr(self, name)) is not bool:
-                raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
-        if type(self.check_identity_every) is not int or self.check_identity_every < 0:
-            raise ValueError(f"check_identity_every must be an int >= 0, got {self.check_identity_every!r}: try 10")
-        if type(self.record_texts) is not int or self.record_texts < 0:
-            raise ValueError(f"record_texts must be an int >= 0, got {self.record_texts!r}: 0 keeps no text")
+    part: str = Field(default="recipe.tracin.selector.TracInSelector", min_length=1)
+    """Class that joins the trainer while enable is true; yours, to extend it."""
+
+    parameters: str = Field(default=LORA, min_length=1)
+    """Whose gradients are compared. lora: the LoRA factors; anything else: a regular expression that the names of
+    linear modules are searched with, such as `layers\\.(20|21)\\..*down_proj`."""
+
+    one_pass: bool = False
+    """true: no second forward and backward, a sample's gradient joins the update as soon as its score is known. For
+    rule=positive or none, min_keep=0, baseline=before, divisibility=pad, one mini-batch and one epoch a step."""
+
+    selection: SelectionSettings = SelectionSettings()
+
+    validation: ValidationSettings = ValidationSettings()
+
+    validation_files: str | tuple[str, ...] | None = None
+    """Parquet files of the validation prompts; not those that the run is evaluated on, or the evaluation is no longer
+    blind."""
+
+    check_identity_every: int = Field(default=10, ge=0)
+    """Steps between two checks that all scores add up to <the batch's gradient, the validation gradient>
+    (metric tracin/identity_error), which cost one more product a layer; 0: never."""
+
+    record_scores: bool = True
+    """Write each sample's score and weight to the run folder."""
+
+    record_texts: int = Field(default=4, ge=0)
+    """And the texts of so many samples with a step's highest scores, and as many with its lowest. 0: none."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> "TracInSettings":
         if self.enable and self.validation.strategy != "in_batch" and not self.validation_files:
             raise ValueError(
                 f"validation.strategy={self.validation.strategy} rolls out validation prompts, but validation_files is "
                 "not set: name parquet files of prompts that are not trained on, or use validation.strategy=in_batch"
             )
-        if not isinstance(self.parameters, str) or not self.parameters:
-            raise ValueError(f"parameters must be {LORA} or a regular expression, got {self.parameters!r}")
         try:
             re.compile(self.parameters)
         except re.error as error:
@@ -66,6 +65,7 @@ class TracInSettings:
             ) from None
         if self.one_pass and (problems := self._against_one_pass()):
             raise ValueError("; ".join(problems))
+        return self
 
     def _against_one_pass(self) -> list[str]:
         """What needs all scores of a batch before the first decision."""
@@ -90,14 +90,21 @@ class TracInSettings:
         return problems
 
 
+FILE = SettingsFile(
+    "signal/tracin.yaml",
+    "tracin",
+    TracInSettings,
+    "TracIn in any recipe: `- signal/tracin@tracin` in its defaults, or `+signal=tracin tracin.enable=true`.",
+)
+
+
 def read_settings(config: DictConfig) -> TracInSettings:
     """Read and check `config.tracin`; without that node TracIn is off.
 
     Raises:
         ConfigError: names every problem found, with what to change.
     """
-    groups = {"selection": SelectionSettings, "validation": ValidationSettings}
-    return read_node(config, "tracin", TracInSettings, groups, "configs/signal/tracin.yaml")
+    return read_node(config, "tracin", TracInSettings, f"configs/{FILE.path}")
 
 
 def check_against_actor(settings: TracInSettings, ppo_epochs: int, num_mini_batches: int) -> None:

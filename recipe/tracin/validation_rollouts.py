@@ -1,4 +1,4 @@
-"""Validation rollouts of TracIn on verl: made by the agent loops, kept in a TransferQueue partition of their own."""
+"""Validation rollouts of TracIn on verl: made by the agent loops, kept in a partition of their own."""
 
 import uuid
 from collections.abc import Sequence
@@ -6,20 +6,19 @@ from typing import Any
 
 import numpy as np
 import torch
-import transfer_queue as tq
-from tensordict import TensorDict
-from transfer_queue import KVBatchMeta
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from recipe.tracin.validation import ValidationSet
-from verl_ext.agent_loop import AS_IN_TRAINING, PromptReport
-from verl_ext.errors import GenerationFailedError
+from recipe.tracin.method.validation import ValidationSet
+from verl_ext.core.errors import GenerationFailedError
 from verl_ext.influence.batches import ROLLOUT_LOG_PROBS, VALIDATION_ADVANTAGE
+from verl_ext.serving import data_plane
+from verl_ext.serving.agent_loop import AS_IN_TRAINING, PromptReport
+from verl_ext.serving.data_plane import KVBatchMeta
 
 # Between two refreshes; verl's own partitions are "train" and "val", where rollouts are made.
 PARTITION = "influence"
-MADE_IN = "val"
+MADE_IN = data_plane.VALIDATION
 
 # What the actor's forward and the validation loss need of a rollout.
 FIELDS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask", ROLLOUT_LOG_PROBS)
@@ -31,17 +30,20 @@ class ValidationRollouts:
     Args:
         chooser: Decides on prompts, rollouts and advantages.
         dataset: verl's data set of validation prompts.
-        num_ranks: Data-parallel ranks of the actor, among which the rollouts are divided.
     """
 
-    def __init__(self, chooser: ValidationSet, dataset: Any, num_ranks: int) -> None:
+    def __init__(self, chooser: ValidationSet, dataset: Any) -> None:
         self.chooser = chooser
         self.dataset = dataset
-        self.num_ranks = num_ranks
         self._keys: list[str] = []
 
-    def refresh(self, step: int, agent_loop_manager: Any) -> int:
+    def refresh(self, step: int, agent_loop_manager: Any, num_ranks: int) -> int:
         """Make new rollouts if this step needs them; the engines must be awake.
+
+        Args:
+            step: The step under way.
+            agent_loop_manager: Generates.
+            num_ranks: Data-parallel ranks of the actor, among which the rollouts are divided.
 
         Returns:
             The number of rollouts made.
@@ -71,8 +73,8 @@ class ValidationRollouts:
                 f"None of {len(uids)} validation prompts of TracIn got a rollout; the last error: {errors[-1:]}"
             )
         choice = self.chooser.choose(step, [rollout.reward for rollout, _ in made], [place for _, place in made])
-        self._keep([made[index][0].key for index in choice.indices], choice.advantages)
-        tq.kv_clear(keys=[*uids, *(rollout.key for rollout, _ in made)], partition_id=MADE_IN)
+        self._keep([made[index][0].key for index in choice.indices], choice.advantages, num_ranks)
+        data_plane.clear([*uids, *(rollout.key for rollout, _ in made)], MADE_IN)
         return len(made)
 
     def batch(self, temperature: float) -> KVBatchMeta | None:
@@ -84,47 +86,38 @@ class ValidationRollouts:
         tags = [{} for _ in self._keys]
         return KVBatchMeta(partition_id=PARTITION, keys=list(self._keys), tags=tags, extra_info=extra_info)
 
-    def _keep(self, keys: Sequence[str], advantages: np.ndarray) -> None:
+    def _keep(self, keys: Sequence[str], advantages: np.ndarray, num_ranks: int) -> None:
         """Replace what is kept by these rollouts, filled up with masked ones to a multiple of the ranks."""
         self.clear()
         if not keys:
             return
-        rows = tq.kv_batch_get(keys=list(keys), partition_id=MADE_IN, select_fields=list(FIELDS))
+        rows = data_plane.read(keys, MADE_IN, FIELDS)
         columns: dict[str, list[torch.Tensor]] = {name: list(rows[name].unbind()) for name in FIELDS}
         self._keys, values = list(keys), advantages.tolist()
-        for number in range(-len(keys) % self.num_ranks):
+        for number in range(-len(keys) % num_ranks):
             self._keys.append(f"{keys[-1]}_filler_{number}")
             values.append(0.0)
             for name, column in columns.items():
                 column.append(torch.zeros_like(column[-1]) if name.endswith("mask") else column[-1])
-        fields: dict[str, Any] = {
-            name: torch.nested.as_nested_tensor(column, layout=torch.jagged) for name, column in columns.items()
-        }
-        fields[VALIDATION_ADVANTAGE] = torch.tensor(values, dtype=torch.float64)
-        tq.kv_batch_put(
-            keys=self._keys,
-            partition_id=PARTITION,
-            tags=[{} for _ in self._keys],
-            fields=TensorDict(fields, batch_size=len(self._keys)),
-        )
+        rows = data_plane.as_columns(columns)
+        rows[VALIDATION_ADVANTAGE] = torch.tensor(values, dtype=torch.float64)
+        data_plane.write(self._keys, PARTITION, rows, [{} for _ in self._keys])
 
     def clear(self) -> None:
         """Forget what is kept."""
-        if self._keys:
-            tq.kv_clear(keys=self._keys, partition_id=PARTITION)
+        data_plane.clear(self._keys, PARTITION)
         self._keys = []
 
     # ------------------------------ checkpoints ------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON-able; the rollouts themselves are in TransferQueue's checkpoint."""
+        """JSON-able; the rollouts themselves are in the data plane's checkpoint."""
         return {"chooser": self.chooser.state_dict(), "keys": list(self._keys)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the choice; rollouts that the restored TransferQueue does not have are made anew."""
+        """Restore the choice; rollouts that the restored data plane does not have are made anew."""
         self.chooser.load_state_dict(state["chooser"])
         self._keys = list(state["keys"])
-        stored = tq.kv_list(PARTITION).get(PARTITION, {})
-        if not stored.keys() >= set(self._keys):
+        if not data_plane.tags(PARTITION).keys() >= set(self._keys):
             self._keys = []
             self.chooser.forget_rollouts()

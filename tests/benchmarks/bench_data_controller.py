@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 import psutil
 
-from recipe.fast_dapo.curriculum_records import CurriculumSettings, GenerationInput, Prompt, Sample
-from recipe.fast_dapo.data_controller import DataController
-from recipe.fast_dapo.predictor import PassRatePosterior, PredictorSettings
+from recipe.fast_dapo.curriculum.data_controller import DataController
+from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings
+from recipe.fast_dapo.curriculum.records import CurriculumSettings, GenerationInput, Prompt, Sample
 
 NUM_SCREENING, NUM_CONTINUATION, TRAIN_BATCH, GEN_BATCH = 4, 20, 128, 512
 
@@ -45,7 +45,12 @@ def simulate(buffer: int, num_prompts: int, seed: int = 0) -> dict[str, Any]:
     """One run with `buffer` ready prompts kept; returns timings in microseconds a prompt and in seconds."""
     rng, uids = random.Random(seed), count()
     settings = CurriculumSettings(
-        NUM_SCREENING, NUM_CONTINUATION, TRAIN_BATCH, GEN_BATCH, max_buffer_prompts=buffer, max_staleness=10**6
+        n=NUM_SCREENING,
+        n_continue=NUM_CONTINUATION,
+        train_batch_size=TRAIN_BATCH,
+        gen_batch_size=GEN_BATCH,
+        max_buffer_prompts=buffer,
+        max_staleness=10**6,
     )
     controller, version = DataController(settings), 0
     rates: dict[str, float] = {}

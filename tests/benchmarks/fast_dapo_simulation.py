@@ -43,9 +43,10 @@ def restore_base(trainer: Any, folder: str) -> int:
     start_over(trainer)
     trainer.actor_rollout_wg.load_checkpoint(local_path=folder, del_local_after_load=False)
     trainer.checkpoint_manager.update_weights(trainer.global_steps - 1)
-    if trainer.predictor is not None:
-        trainer.predictor.set_weight_version(trainer.global_steps - 1)
-    return trainer.prompt_records.num_bytes
+    predictor = getattr(trainer.collector, "predictor", None)
+    if predictor is not None:
+        predictor.set_weight_version(trainer.weight_version)
+    return trainer.collector.prompt_records.num_bytes
 
 
 def configuration(trainer: Any) -> str:
@@ -56,7 +57,7 @@ def configuration(trainer: Any) -> str:
 
 def run_block(lab: Lab, base: str, steps: int, output: Path) -> None:
     """Train a few steps from the base model and write them down as a run."""
-    from verl_ext.metrics_stream import MetricsStream
+    from verl_ext.run.metrics_stream import MetricsStream
 
     start = lab.call(restore_base, base)
     (output / "hydra").mkdir(parents=True, exist_ok=True)

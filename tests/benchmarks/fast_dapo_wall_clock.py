@@ -52,7 +52,7 @@ METHODS: dict[str, dict[str, Any]] = {
 def make_data() -> None:
     """Pool B, and learnable prompts that are not in it."""
     from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
-    from data_preprocess.schema import make_row, write_parquet
+    from verl_ext.data.schema import make_row, write_parquet
 
     rows = build_rows(PoolSettings(train_size=POOL_SIZE, val_size=1, shares=POOLS["B"], seed=0))["train"]
     known = {row["prompt"][0]["content"] for row in rows}
@@ -76,13 +76,14 @@ def restore_base(trainer: Any, folder: str) -> float:
     start_over(trainer)
     trainer.actor_rollout_wg.load_checkpoint(local_path=folder, del_local_after_load=False)
     trainer.checkpoint_manager.update_weights(trainer.global_steps - 1)
-    if trainer.predictor is not None:
-        trainer.predictor.set_weight_version(trainer.global_steps - 1)
+    predictor = getattr(trainer.collector, "predictor", None)
+    if predictor is not None:
+        predictor.set_weight_version(trainer.weight_version)
     return validate(trainer)
 
 
 def validate(trainer: Any) -> float:
-    from verl_ext.trainer_metrics import validation_accuracy
+    from verl_ext.run.trainer_metrics import validation_accuracy
 
     accuracy = validation_accuracy(trainer._validate())
     assert accuracy is not None
@@ -133,7 +134,7 @@ _TOTALS = ("rollouts_generated", "rollouts_trained", "tokens_generated")
 
 def _totals_before(trainer: Any, metrics: dict[str, Any]) -> dict[str, float]:
     """The totals at the start of a method whose first step gave these metrics."""
-    if trainer.settings.enable:
+    if trainer.config.curriculum.enable:
         return {}  # a new controller counts from 0
     trained = len(metrics["batch_keys"])
     generated = trained + int(metrics.get("training/filter_groups/evicted_samples", 0)) * 16

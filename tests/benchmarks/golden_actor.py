@@ -5,9 +5,9 @@
     python tests/benchmarks/golden_actor.py --quick        # a toy: does the script work?
 
 Forward, loss and backward of one state, without an optimizer: `shared` reads all tokens from the one row of logits
-(recipe/golden_redaction/forward.py and loss.py, what the actor runs), `rows` is state + token, one row a token, the
-log-prob of each row's last token, as a PPO-style actor would have it. Random Qwen2 models; all parameters are trained.
-Methods and counts take turns in every repeat; times are medians, given as ratios to `shared` at one token.
+(recipe/golden_redaction/loss/forward.py and loss.py, what the actor runs), `rows` is state + token, one row a token,
+the log-prob of each row's last token, as a PPO-style actor would have it. Random Qwen2 models; all parameters are
+trained. Methods and counts take turns in every repeat; times are medians, given as ratios to `shared` at one token.
 
 PREDICTION, written before this ran: shared is flat, within 3 % from 1 to 16 tokens, as 16 numbers of V logits are
 gathered instead of one. Rows cost K times as much on a CPU, a little less on a GPU that one row does not fill (at 16
@@ -24,8 +24,8 @@ import torch
 from torch import nn
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from recipe.golden_redaction.forward import next_token_logits
-from recipe.golden_redaction.loss import target_loss, token_log_probs
+from recipe.golden_redaction.loss.forward import next_token_logits
+from recipe.golden_redaction.loss.loss import target_loss, token_log_probs
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = {

@@ -18,13 +18,13 @@ from peft import LoraConfig, get_peft_model
 from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_vanilla
 
 from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
-from data_preprocess.arithmetic_tokenizer import build_tokenizer
-from recipe.tracin.disjoint import check_disjoint
-from recipe.tracin.selection import Selection, SelectionSettings, keep_all, select
-from recipe.tracin.validation import ValidationSet, ValidationSettings
+from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+from recipe.tracin.method.disjoint import check_disjoint
+from recipe.tracin.method.selection import Selection, SelectionSettings, keep_all, select
+from recipe.tracin.method.validation import ValidationSet, ValidationSettings
 from verl_ext.influence.batches import MAX_WEIGHT, flat
-from verl_ext.influence.denominators import row_factors, rows_to_mask
-from verl_ext.influence.ghost import GhostInfluence
+from verl_ext.influence.method.denominators import row_factors, rows_to_mask
+from verl_ext.influence.method.ghost import GhostInfluence
 
 AGGREGATION = "token-mean"
 

@@ -23,7 +23,7 @@ from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weig
 from verl.utils.torch_functional import logprobs_from_logits
 
 from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
-from data_preprocess.arithmetic_tokenizer import build_tokenizer
+from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 
 MAX_PROMPT, MAX_RESPONSE = 20, 10
 

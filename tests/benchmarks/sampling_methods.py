@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from learning_lab import Policy, Rollout
 
-from recipe.fast_dapo.correction import clip_weights, horvitz_thompson_weight
-from recipe.fast_dapo.curriculum_records import CurriculumSettings, GenerationInput, Prompt, Sample
-from recipe.fast_dapo.data_controller import DataController
-from recipe.fast_dapo.predictor import PassRatePosterior, PredictorSettings
-from recipe.fast_dapo.screening import plan_screening
+from recipe.fast_dapo.curriculum.correction import clip_weights, horvitz_thompson_weight
+from recipe.fast_dapo.curriculum.data_controller import DataController
+from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings
+from recipe.fast_dapo.curriculum.records import CurriculumSettings, GenerationInput, Prompt, Sample
 
 
 @dataclass
@@ -97,13 +96,14 @@ class FilterGroups(Method):
     def __init__(self, num_prompts: int, *, batch: int, group: int, seed: int) -> None:
         super().__init__(num_prompts, batch=batch, group=group, seed=seed)
         import ray
-        import transfer_queue as tq
         from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+        from verl_ext.serving import data_plane
 
         if not ray.is_initialized():
             # Logical processors: TransferQueue reserves one for each of its actors.
             ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-            tq.init()
+            data_plane.start()
         self._rollouts: dict[str, Rollout] = {}
         self.buffer = ReplayBuffer(
             trainer_mode="sync",
@@ -119,8 +119,9 @@ class FilterGroups(Method):
         )
 
     def _submit(self, num_prompts: int) -> None:
-        import transfer_queue as tq
         from tensordict import TensorDict
+
+        from verl_ext.serving import data_plane
 
         prompts = list(itertools.islice(self._order, num_prompts))
         self.num_screened += len(prompts)
@@ -129,24 +130,20 @@ class FilterGroups(Method):
         keys = [f"{uid}_{session}_0" for uid in uids for session in range(self.group)]
         self._rollouts |= dict(zip(keys, rollouts, strict=True))
         rewards = torch.tensor([[rollout.reward] for rollout in rollouts])
-        tq.kv_batch_put(
-            keys=keys,
-            partition_id="train",
-            tags=[{"status": "success", "response_len": len(rollout.response)} for rollout in rollouts],
-            fields=TensorDict({"rm_scores": rewards}, batch_size=len(keys)),
-        )
+        of_rollouts = [{"status": "success", "response_len": len(rollout.response)} for rollout in rollouts]
+        data_plane.write(keys, "train", TensorDict({"rm_scores": rewards}, batch_size=len(keys)), of_rollouts)
         tags = [{"is_prompt": True, "status": "finished", "global_steps": self._policy.version}] * len(uids)
-        tq.kv_batch_put(keys=uids, partition_id="train", tags=tags)
+        data_plane.write(uids, "train", None, tags)
 
     def _collect(self, policy: Policy) -> Batch:
-        import transfer_queue as tq
+        from verl_ext.serving import data_plane
 
         self._policy = policy
         self._submit(self.batch)
         selected, _ = self.buffer.sample(global_steps=policy.version, partition_id="train", batch_size=self.batch)
         rollouts = [self._rollouts[key] for key in selected.keys]
         groups = [key.split("_")[0] for key in selected.keys]
-        tq.kv_clear(keys=selected.keys, partition_id="train")
+        data_plane.clear(selected.keys, "train")
         self._rollouts.clear()  # verl discards the surplus
         return Batch(rollouts, groups)
 
@@ -171,20 +168,12 @@ class Curriculum(Method):
         clip: float | None = None,
     ) -> None:
         super().__init__(num_prompts, batch=settings.train_batch_size, group=settings.group_size, seed=seed)
-        self.settings, self.clip, self.screening_chunk = settings, clip, screening_chunk
+        self.settings, self.clip = settings, clip
         self.posterior = PassRatePosterior(num_prompts, predictor) if predictor else None
-        plan = self._plan if screening_chunk else None
-        self.controller = DataController(settings, plan)
+        self.controller = DataController(settings, screening_chunk)
         self._rollouts: dict[str, Rollout] = {}
         self._numbers = itertools.count()
         self._queue: list[int] = []
-
-    def _plan(self, prompt: Prompt):
-        assert self.posterior is not None
-        assert self.screening_chunk is not None
-        alpha, beta = self.posterior.posterior(int(prompt.index))
-        price = self.controller.screening_price
-        return plan_screening(float(alpha), float(beta), n=self.settings.n, chunk=self.screening_chunk, price=price)
 
     def _new_prompts(self) -> list[Prompt]:
         wanted = self.controller.num_prompts_wanted
@@ -205,10 +194,17 @@ class Curriculum(Method):
         self._free(controller.evict(policy.version).released_keys)
         while streaming or not controller.is_ready_for_training():
             controller.add_new_prompts_first_generation_phase(self._new_prompts())
+            if self.posterior is not None and controller.screening_chunk is not None:
+                positions = [int(prompt.index) for prompt in controller.prompts_to_screen()]
+                controller.set_posteriors(self.posterior.posteriors(positions))
             inputs = controller.get_generation_inputs()
             if not inputs:
                 break
-            self._free(controller.update_prompts(self._answer(policy, inputs), policy.version).released_keys)
+            result = controller.update_prompts(self._answer(policy, inputs), policy.version)
+            if self.posterior is not None:
+                for outcome in result.outcomes:
+                    self.posterior.observe(int(outcome.index), outcome.passes, outcome.samples - outcome.passes)
+            self._free(result.released_keys)
         rollouts, groups, weights = [], [], []
         for group in controller.get_training_data():
             samples = controller.trained_samples(group)
@@ -237,9 +233,6 @@ class Curriculum(Method):
                 self._rollouts[key] = rollout
                 new.append(Sample(key, rollout.reward, policy.version, len(rollout.response)))
             samples[entry.prompt.uid] = new
-            if self.posterior is not None:
-                passes = sum(sample.success > 0.5 for sample in new)
-                self.posterior.observe(int(entry.prompt.index), passes, len(new) - passes)
         return samples
 
     def _free(self, keys) -> None:

@@ -76,9 +76,9 @@ def serve(workers: int, torch: bool) -> None:
         import torch as _  # noqa: F401
     from verl.utils.reward_score.prime_code.utils import check_correctness
 
+    from verl_ext.data.arc_tasks import Pair
     from verl_ext.sandbox.policy import SandboxPolicy
     from verl_ext.sandbox.pool import SandboxPool
-    from verl_ext.sandbox.results import Pair
 
     outputs = [[list(row) for row in zip(*grid, strict=True)] for grid in INPUTS]
     pairs = [Pair(grid, output) for grid, output in zip(INPUTS, outputs, strict=True)]

@@ -9,8 +9,8 @@ bookkeeping, the engine guard, verl's balancing and advantages, metrics. Saving 
 import argparse
 from pathlib import Path
 
-from verl_ext.metrics_stream import STEP, read_metrics
-from verl_ext.summary import PHASES
+from verl_ext.launch.recipe import all_phases
+from verl_ext.run.metrics_stream import STEP, read_metrics
 
 # Within `collect` and beside it: what of the rest has a timer of its own.
 NAMED_REST = ("engine_guard", "adv", "select", "after_update")
@@ -26,7 +26,7 @@ def shares(run_dir: Path, skip: int = 1) -> dict[str, float]:
         return sum(record.get(f"timing_s/{name}", 0.0) for record in records)
 
     step = seconds("step") - seconds("save_checkpoint")
-    named = {phase: sum(map(seconds, names)) for phase, names in PHASES.items() if phase != "checkpoints"}
+    named = {phase: sum(map(seconds, names)) for phase, names in all_phases().items() if phase != "checkpoints"}
     overhead = step - sum(named.values())
     detail = {f"  of it: {name}": seconds(name) for name in NAMED_REST}
     detail["  of it: controller and TransferQueue"] = seconds("collect") - seconds("gen")

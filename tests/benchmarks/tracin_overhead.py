@@ -37,7 +37,7 @@ from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from verl_ext.influence.ghost import GhostInfluence
+from verl_ext.influence.method.ghost import GhostInfluence
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "unit"))

@@ -41,11 +41,16 @@ def switch(trainer: Any, changes: dict[str, Any]) -> None:
     from omegaconf import OmegaConf, open_dict
 
     from recipe.tracin.settings import read_settings
+    from verl_ext.trainer.loading import by_name
 
     with open_dict(trainer.config):
         for name, value in changes.items():
             OmegaConf.update(trainer.config, name, value)
-    trainer.tracin = read_settings(trainer.config)
+    if not hasattr(trainer, "tracin"):
+        (trainer.tracin,) = trainer.selectors
+    trainer.tracin.settings = read_settings(trainer.config)
+    trainer.selectors = [trainer.tracin] if trainer.tracin.settings.enable else []
+    trainer.parts = by_name([trainer.collector, *trainer.selectors])
 
 
 def measure(lab: Lab, rounds: int) -> list[dict[str, Any]]:

@@ -50,7 +50,7 @@ from influence_methods import (
 from influence_report import FINAL_LOOKS, final_accuracy, write_report
 from lying_rewards import describe_samples, flip, is_mixed
 
-from recipe.tracin.validation import ValidationSettings
+from recipe.tracin.method.validation import ValidationSettings
 
 GROUP, BATCH, NUM_PROMPTS, NUM_VALIDATION = 16, 16, 1024, 512
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,9 +18,9 @@ from made_trace import realistic_trace
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from data_preprocess.arc_tasks import Pair, Task
-from recipe.golden_redaction.golden_tasks import read_solution
-from recipe.golden_redaction.prompts import encode_golden, user_message
+from verl_ext.arc.prompts import encode_golden, user_message
+from verl_ext.arc.solutions import read_solution
+from verl_ext.data.arc_tasks import Pair, Task
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "outputs" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -68,9 +68,11 @@ class Viewer:
         return self.page
 
     def shot(self, name: str) -> None:
-        """A screenshot for the docs."""
+        """A screenshot for the docs; whole at once, as the test of the site may read it meanwhile."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
+        path = SCREENSHOTS / f"{name}.new"
+        self.page.screenshot(path=path, type="png")
+        path.replace(path.with_suffix(".png"))
 
     def close(self) -> None:
         self._context.close()
@@ -167,11 +169,11 @@ def entries(tasks: dict[str, Task], model: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def run_folder(entries: list[dict[str, Any]], model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder with the trace, and Hydra's configuration that names the model."""
-    from recipe.golden_redaction.records import TrainingRecords
-    from verl_ext.run_folder import RunFolder
+    from recipe.golden_redaction.records.records import TrainingRecords
+    from recipe.golden_redaction.run_files import ENTRIES
 
     folder = tmp_path_factory.mktemp("golden_demo")
-    TrainingRecords(RunFolder(folder).golden_entries).append(entries)
+    TrainingRecords(folder / ENTRIES).append(entries)
     (folder / "hydra").mkdir()
     (folder / "hydra" / "config.yaml").write_text(json.dumps({"actor_rollout_ref": {"model": {"path": str(model)}}}))
     return folder

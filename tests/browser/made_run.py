@@ -5,10 +5,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-from recipe.fast_dapo.curriculum_metrics import CurriculumCounts
-from verl_ext.json_lines import JsonLines
-from verl_ext.metrics_stream import STEP, MetricsStream
-from verl_ext.run_folder import RunFolder
+from recipe.fast_dapo.curriculum.metrics import CurriculumCounts
+from recipe.fast_dapo.run_files import PROMPTS
+from recipe.tracin.run_files import INFLUENCE
+from verl_ext.core.json_lines import JsonLines
+from verl_ext.run.metrics_stream import STEP, MetricsStream
+from verl_ext.run.run_folder import RunFolder
 
 N, N_CONTINUE, SCREENED = 4, 12, 16
 HOSTILE = "</script><img src=x onerror=\"window.hacked='made'\"><b>%{x}&lt;"
@@ -20,7 +22,7 @@ class MadeRun:
     def __init__(self, folder: Path, num_prompts: int = 60, seed: int = 0, slow: float = 1.0) -> None:
         self.folder = RunFolder(folder)
         self._metrics = MetricsStream(self.folder.metrics)
-        self._prompts = JsonLines(self.folder.prompts)
+        self._prompts = JsonLines(folder / PROMPTS)
         self._chance = random.Random(seed)
         self._counts = CurriculumCounts(N)
         self._ease = {index: self._chance.uniform(-1.6, 0.6) for index in range(num_prompts)}
@@ -132,4 +134,4 @@ def write_influence(folder: Path, steps: int, size: int, with_text: bool = False
             record = {"step": step, "index": place % 7, "key": f"key-{step}_{place}_0", "reward": reward}
             record |= {"advantage": reward - 0.4, "score": score, "weight": float(score > 0)}
             records.append(record | ({"text": HOSTILE} if with_text else {}))
-    JsonLines(RunFolder(folder).influence).append(records)
+    JsonLines(folder / INFLUENCE).append(records)

@@ -12,16 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from data_preprocess.arc_tasks import Task
-from recipe.golden_redaction.credit import INFRASTRUCTURE_ERROR, CreditSettings, assign_credit
-from recipe.golden_redaction.golden_tasks import read_solution
-from recipe.golden_redaction.prompts import encode_golden, encode_prompt, state_ids, teacher_token
-from recipe.golden_redaction.records import make_entry
-from recipe.golden_redaction.targets import TargetSettings, target_log_probs
+from recipe.golden_redaction.method.credit import CreditSettings
+from recipe.golden_redaction.method.targets import TargetSettings
+from recipe.golden_redaction.method.visits import Rollout, StateVisit
+from recipe.golden_redaction.records.records import make_entry
+from verl_ext.arc.prompts import encode_golden, encode_prompt, state_ids, teacher_token
+from verl_ext.arc.solutions import read_solution
+from verl_ext.data.arc_tasks import Grid, Task
 
 HOSTILE = (
     "</script></pre><img src=x onerror=\"window.hacked='text'\"><script>window.hacked='script'</script>{{7*7}}\u2028"
 )
+FAILED = "infrastructure_error"
 FAILURES = ("wrong_output", "runtime_error", "syntax_error", "timeout", "invalid_output")
 
 
@@ -72,60 +74,50 @@ def _entry(
         tokenizer.decode([token, *golden[len(golden) - k + 1 :]] if token == teacher else [token]) for token in tokens
     ]
     made = [
-        [_rollout(chance, task, text, rate, kind) for _ in range(rollouts)]
+        tuple(_rollout(chance, task, text, rate, kind) for _ in range(rollouts))
         for text, rate in zip(texts, rates, strict=True)
     ]
     if kind == "failing":
         # A whole action without a label.
-        made[-1] = [{**one, "reward": None, "statuses": [INFRASTRUCTURE_ERROR] * len(task.train)} for one in made[-1]]
-    labels = [[one["reward"] for one in own] for own in made]
-    credit = assign_credit(labels, log_probs, CreditSettings(rollouts_per_action=rollouts))
-    targets = target_log_probs(log_probs, credit.advantages, TargetSettings()).log_probs
-    labelled = credit.advantages != 0
-    way = np.where(labelled, np.nan_to_num(targets) - log_probs, 0.0)
+        made[-1] = tuple(Rollout(one.text, None, (FAILED,) * len(task.train), one.outputs) for one in made[-1])
+    visit = StateVisit(
+        task.id,
+        k,
+        tuple(state_ids(encode_prompt(task, tokenizer), golden, k)),
+        teacher,
+        tuple(tokens),
+        weight_version=step - 1,
+        rollouts=tuple(made),
+    )
+    visit.assign_credit(log_probs.tolist(), CreditSettings(rollouts_per_action=rollouts), TargetSettings())
+    labelled = visit.credit.advantages != 0
+    way = np.where(labelled, np.nan_to_num(visit.targets.log_probs) - log_probs, 0.0)
     # Most go most of the way; some overshoot, some go back.
     moved = np.array([chance.choices((0.7, 1.3, -0.4, 0.0), (6, 2, 1, 1))[0] for _ in tokens]) * way
     after = np.minimum(log_probs + moved + np.array([chance.gauss(0, 0.01) for _ in tokens]) * ~labelled, -1e-4)
-    return make_entry(
-        step=step,
-        weight_version=step - 1,
-        problem=task.id,
-        k=k,
-        prompt_ids=state_ids(encode_prompt(task, tokenizer), golden, k),
-        teacher=teacher,
-        tokens=tokens,
-        rollouts=made,
-        credit=credit,
-        targets=targets,
-        log_probs_before=log_probs,
-        # The last step was killed before it could measure.
-        log_probs_after_trainer=None if step == 8 else after,
-        log_probs_after_engine=None if step in (4, 8) else np.minimum(after + 0.003, -1e-4),
-        log_probs_reference=np.minimum(log_probs - 0.05 * step, -1e-4),
-    )
+    if step != 8:  # the last step was killed before it could measure
+        visit.trainer["after"] = after.tolist()
+    if step not in (4, 8):
+        visit.engine["after"] = np.minimum(after + 0.003, -1e-4).tolist()
+    visit.reference = np.minimum(log_probs - 0.05 * step, -1e-4).tolist()
+    return make_entry(visit, step)
 
 
-def _rollout(chance: random.Random, task: Task, text: str, rate: float, kind: str) -> dict[str, Any]:
+def _rollout(chance: random.Random, task: Task, text: str, rate: float, kind: str) -> Rollout:
     pairs = len(task.train)
     if kind == "failing" and chance.random() < 0.2:
-        return {"text": text, "reward": None, "statuses": ["ok"] * (pairs - 1) + [INFRASTRUCTURE_ERROR]}
+        return Rollout(text, None, ("ok",) * (pairs - 1) + (FAILED,))
+    outputs: list[Grid | None] = [pair.output for pair in task.train]
     if chance.random() < rate:
-        outputs = [[list(row) for row in pair.output] for pair in task.train]
-        return {"text": text + "\n```", "reward": 1, "statuses": ["ok"] * pairs, "outputs": outputs}
+        return Rollout(text + "\n```", 1, ("ok",) * pairs, tuple(outputs))
     failure = chance.choice(FAILURES)
     place = chance.randrange(pairs)
-    statuses = ["ok"] * place + [failure] + ["ok"] * (pairs - place - 1)
-    outputs: list[Any] = [[list(row) for row in pair.output] for pair in task.train]
+    statuses = ("ok",) * place + (failure,) + ("ok",) * (pairs - place - 1)
     outputs[place] = None
     if failure == "wrong_output":
-        outputs[place] = [list(row) for row in task.train[place].output]
-        outputs[place][0][0] = (outputs[place][0][0] + 3) % 10
-    return {
-        "text": f"{text}\n    # and then a mistake: {failure}\n```",
-        "reward": 0,
-        "statuses": statuses,
-        "outputs": outputs,
-    }
+        (first, *row), *rows = task.train[place].output
+        outputs[place] = (((first + 3) % 10, *row), *rows)
+    return Rollout(f"{text}\n    # and then a mistake: {failure}\n```", 0, statuses, tuple(outputs))
 
 
 def _prompt_log_probs(chance: random.Random, length: int) -> dict[str, list[float | None]]:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from recipe.golden_redaction.golden_tasks import read_pairs, read_solution
-from verl_ext.report.golden import GoldenSource
+from recipe.golden_redaction.pages.golden import GoldenSource
+from verl_ext.arc.solutions import read_pairs, read_solution
 from verl_ext.report.page import render
 from verl_ext.sandbox.policy import SandboxPolicy
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from recipe.golden_redaction.records import TrainingRecords
+from recipe.golden_redaction.pages.trace import TraceSource
+from recipe.golden_redaction.pages.trace_data import TraceBook
+from recipe.golden_redaction.records.records import TrainingRecords
 from verl_ext.report.page import render
 from verl_ext.report.server import make_server
-from verl_ext.report.trace import TraceSource
-from verl_ext.report.trace_data import TraceBook
 
 
 @pytest.fixture

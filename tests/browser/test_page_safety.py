@@ -7,7 +7,7 @@ import pytest
 from made_trace import HOSTILE
 from playwright.sync_api import expect
 
-from recipe.golden_redaction.records import TrainingRecords
+from recipe.golden_redaction.records.records import TrainingRecords
 from verl_ext.report.__main__ import main
 
 HOSTILE_NAME = "\"><img src=x onerror=\"window.hacked='name'\"><script>window.hacked='name'</script>"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from recipe.golden_redaction.movement import movement
+from recipe.golden_redaction.method.movement import movement
 from verl_ext.report.__main__ import main
 
 # As a page writes numbers: a minus that is as wide as a plus, and a dash for what is not known.

@@ -10,7 +10,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.fast_dapo.settings import CURRICULUM_KEYS, read_settings, resolve_group_size
+from recipe.fast_dapo.settings import CurriculumNode, read_settings, resolve_group_size
 from recipe.golden_redaction import checks as golden_checks
 from recipe.golden_redaction.settings import read_settings as read_golden_settings
 from recipe.tracin import checks as tracin_checks
@@ -54,9 +54,6 @@ def _validate(config: DictConfig) -> None:
         read_golden_settings(config)
         assert not golden_checks._problems(config)
     OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
-    # verl's actor wants a micro-batch size, which depends on the user's GPUs.
-    if not config.actor_rollout_ref.actor.use_dynamic_bsz:
-        config.actor_rollout_ref.actor.use_dynamic_bsz = True
     validate_config(config, need_reference_policy(config), need_critic(config))
 
 
@@ -84,8 +81,6 @@ def test_every_experiment_of_the_cpu_composes_and_validates(experiment: str):
 @pytest.mark.parametrize("experiment", ON_GPU)
 def test_every_experiment_of_a_gpu_composes_and_validates_as_it_is(experiment: str):
     config = _compose(f"+experiment={experiment}", recipe=_recipe_of(experiment))
-    # _validate would set it where it is missing.
-    assert config.actor_rollout_ref.actor.use_dynamic_bsz
     _validate(config)
     assert config.trainer.device == "cuda"
     assert config.trainer.experiment_name == experiment
@@ -146,14 +141,25 @@ def test_the_cpu_backend_is_one_group_and_nothing_else():
 
 
 def test_the_curriculums_keys_are_those_that_the_settings_know():
-    assert set(_compose().curriculum) == set(CURRICULUM_KEYS) - {"n", "n_continue"}
+    settable = {name for name, field in CurriculumNode.model_fields.items() if not field.exclude}
+    assert set(_compose().curriculum) == settable
 
 
 def test_every_key_of_ours_has_a_comment_above_it():
-    lines = (ROOT / "configs/fast_dapo.yaml").read_text().splitlines()
-    curriculum = lines[lines.index("curriculum:") + 1 : lines.index("data:")]
-    tracin = (ROOT / "configs/signal/tracin.yaml").read_text().splitlines()
-    for previous, line in [*itertools.pairwise(curriculum), *itertools.pairwise(tracin)]:
-        is_key = ":" in line and not line.strip().startswith("#")
-        if is_key and line.strip() not in ("selection:", "validation:"):
-            assert previous.strip().startswith("#"), f"no comment above {line.strip()!r}"
+    for name in ("curriculum", "golden", "tracin"):
+        lines = (ROOT / f"configs/signal/{name}.yaml").read_text(encoding="utf-8").splitlines()
+        for previous, line in itertools.pairwise(lines):
+            is_key = ":" in line and not line.strip().startswith("#")
+            if is_key and not line.endswith(":"):
+                assert previous.strip().startswith("#"), f"{name}.yaml: no comment above {line.strip()!r}"
+
+
+def test_blank_lines_of_a_configuration_stand_between_its_sections_only():
+    for path in sorted((ROOT / "configs").rglob("*.yaml")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        inside = [
+            number
+            for number, (line, below) in enumerate(itertools.pairwise(lines), start=1)
+            if not line.strip() and (not below.strip() or below.startswith(" "))
+        ]
+        assert not inside, f"{path.relative_to(ROOT)}: blank lines inside of a section: {inside}"

@@ -18,7 +18,7 @@ from influence_models import Batch, lora_model, make_batch, sample_index, sample
 from influence_reference import inner, per_sample_gradients  # noqa: E402
 
 from verl_ext.influence.fsdp import without_gradient_sync  # noqa: E402
-from verl_ext.influence.ghost import GhostInfluence  # noqa: E402
+from verl_ext.influence.method.ghost import GhostInfluence  # noqa: E402
 
 NUM_SAMPLES, NUM_VALIDATION = 8, 4
 

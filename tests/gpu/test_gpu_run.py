@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from data_preprocess.arithmetic import PoolSettings, build_rows
-from data_preprocess.schema import write_parquet
-from verl_ext.metrics_stream import STEP, read_metrics
+from verl_ext.data.schema import write_parquet
+from verl_ext.run.metrics_stream import STEP, read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 3
@@ -18,8 +18,6 @@ STEPS = 3
 ONE_GPU = [
     "actor_rollout_ref.rollout.gpu_memory_utilization=0.3",
     "actor_rollout_ref.rollout.enforce_eager=true",
-    "actor_rollout_ref.actor.strategy=fsdp2",
-    "actor_rollout_ref.actor.use_dynamic_bsz=true",
     "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
     "actor_rollout_ref.model.use_remove_padding=false",
     "trainer.n_gpus_per_node=1",

@@ -106,7 +106,7 @@ def log_probs(
     worker: Any, rows: list[dict[str, Any]], without_adapter: bool = False, with_hidden_norms: bool = False
 ) -> dict[str, Any]:
     """Of all rows, in their order; and what every rank has to say."""
-    from recipe.golden_redaction.labelled_states import StateTokens
+    from recipe.golden_redaction.method.labelled_states import StateTokens
 
     states = [StateTokens(row["ids"], row["tokens"]) for row in rows]
     ranks = from_all(asdict(worker.state_log_probs(states, without_adapter, with_hidden_norms)))
@@ -134,7 +134,7 @@ def weights(worker: Any) -> dict[str, torch.Tensor]:
 
 def train(worker: Any, mini_batches: list[list[dict[str, Any]]], serving_dtype: torch.dtype | None = None) -> Any:
     """One call; [rank][mini-batch] updates."""
-    from recipe.golden_redaction.labelled_states import LabelledState
+    from recipe.golden_redaction.method.labelled_states import LabelledState
 
     states = [[LabelledState(**row) for row in rows] for rows in mini_batches]
     return from_all([asdict(update) for update in worker.train_states(states, serving_dtype)])

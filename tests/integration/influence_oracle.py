@@ -49,7 +49,7 @@ def save_models(folder: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from data_preprocess.arithmetic_tokenizer import build_tokenizer
+    from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 
     torch.manual_seed(0)
     tokenizer = build_tokenizer()

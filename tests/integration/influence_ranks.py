@@ -28,7 +28,7 @@ from influence_workers import (
     with_masks,
 )
 
-from verl_ext.influence.denominators import mini_batches, row_factors, rows_to_mask
+from verl_ext.influence.method.denominators import mini_batches, row_factors, rows_to_mask
 
 
 def score(worker: Any, case: Case, train: Rows, validation: Rows) -> dict[str, Any]:

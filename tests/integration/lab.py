@@ -4,6 +4,7 @@ Starting one takes minutes, a step takes seconds: tests and benchmarks share one
 """
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from verl_ext.metric_glossary import undocumented
+from verl_ext.launch.recipe import undocumented
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "outputs/models/arithmetic_base"
@@ -33,6 +34,9 @@ TINY = [
     f"data.val_files={DATA}/val.parquet",
     f"actor_rollout_ref.model.path={MODEL}",
 ]
+
+# Where torch would keep what it compiles, in the folder of a lab's run.
+COMPILED = "compiled"
 
 # Of recipes whose own configuration is the demo; their users give data and model.
 LONG = ["trainer.total_training_steps=1000", "trainer.test_freq=-1", "trainer.save_freq=-1"]
@@ -93,42 +97,32 @@ class Lab:
 
 
 def start_over(trainer: Any) -> None:
-    """Forget all prompts and their rollouts."""
-    import transfer_queue as tq
+    """Forget all prompts and their rollouts, and make the parts anew from the configuration."""
+    from verl_ext.serving import data_plane
 
-    stored = list(tq.kv_list("train").get("train", {}))
-    if stored:
-        tq.kv_clear(keys=stored, partition_id="train")
-    trainer.prompt_rows.clear()
-    trainer.controller = trainer.new_controller()
+    for partition in ("train", "influence"):
+        data_plane.clear(list(data_plane.tags(partition)), partition)
+    trainer.build_parts()
+    trainer._init_dataloader()
 
 
 def _change_settings(trainer: Any, changes: dict[str, Any]) -> dict[str, Any]:
     """Change the configuration and rebuild what was built from it; returns the values from before."""
     from omegaconf import OmegaConf, open_dict
 
-    from recipe.fast_dapo.settings import read_settings
-    from recipe.tracin.settings import read_settings as read_tracin_settings
-
     before = {name: OmegaConf.select(trainer.config, name) for name in changes}
     with open_dict(trainer.config):
         for name, value in changes.items():
             OmegaConf.update(trainer.config, name, value)
-    trainer.settings = read_settings(trainer.config)
-    trainer.tracin = read_tracin_settings(trainer.config)
-    trainer.predictor = None
-    trainer._init_dataloader()
-    if trainer.validation_rollouts is not None:
-        trainer.validation_rollouts.clear()
-    trainer.validation_rollouts = trainer.new_validation_rollouts()
     trainer.replay_buffer = trainer._build_replay_buffer()
     start_over(trainer)
     return before
 
 
 def _make_step(trainer: Any) -> dict[str, Any]:
-    import transfer_queue as tq
     from verl.utils.debug import marked_timer
+
+    from verl_ext.serving import data_plane
 
     metrics: dict[str, Any] = {}
     trainer.timing_raw = {}
@@ -138,7 +132,7 @@ def _make_step(trainer: Any) -> dict[str, Any]:
         trainer.on_step_end()
     trainer._compute_metrics(batch, metrics, trainer.timing_raw, global_steps=trainer.global_steps, epoch=0)
     metrics["batch_keys"] = list(batch.keys)
-    tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+    data_plane.clear(batch.keys, batch.partition_id)
     trainer.global_steps += 1
     return metrics
 
@@ -146,7 +140,7 @@ def _make_step(trainer: Any) -> dict[str, Any]:
 def _lab_actor_class() -> Any:
     import ray
 
-    from verl_ext.runner import SignalTaskRunner
+    from verl_ext.launch.runner import SignalTaskRunner
 
     class LabRunner(SignalTaskRunner):
         """verl's task runner that stops before `fit` and takes functions to run on its trainer."""
@@ -154,13 +148,14 @@ def _lab_actor_class() -> Any:
         def start(self, config: DictConfig) -> None:
             import importlib
 
-            import transfer_queue as tq
             from verl.trainer.ppo.v1 import get_trainer_cls
+
+            from verl_ext.serving import data_plane
 
             importlib.import_module(config.trainer_module)
             config.transfer_queue.enable = True
             self.config = config
-            tq.init(config.transfer_queue)
+            data_plane.start(config.transfer_queue)
             self.trainer = get_trainer_cls(config.trainer.v1.trainer_mode)(config=config)
             self.trainer.init()
             self.init_agent_loop_manager()
@@ -182,7 +177,7 @@ def open_lab(run_dir: Path, *overrides: str, recipe: str = "fast_dapo") -> Itera
     """Start Ray and a trainer in an actor, ready for its first step; stops both at the end."""
     config = compose_config(f"run_dir={run_dir}", *overrides, recipe=recipe)
 
-    from verl_ext import launch
+    from verl_ext.launch import launch
 
     launch.adopt_environment(config)
 
@@ -190,12 +185,17 @@ def open_lab(run_dir: Path, *overrides: str, recipe: str = "fast_dapo") -> Itera
     from omegaconf import OmegaConf
     from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
-    from verl_ext.cpu.engine_resources import release_ledger
-    from verl_ext.run_folder import RunFolder
+    from verl_ext.cluster.engine_resources import release_ledger
+    from verl_ext.run.run_folder import RunFolder
 
     ray_init = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
     runtime_env = get_ppo_ray_runtime_env(config)
-    runtime_env["env_vars"] |= ray_init["runtime_env"]["env_vars"] | {"TRANSFER_QUEUE_ENABLE": "1"}
+    # As a user who has put a folder of parts there.
+    paths = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+    own = {"TRANSFER_QUEUE_ENABLE": "1", "PYTHONPATH": paths}
+    runtime_env["env_vars"] |= ray_init["runtime_env"]["env_vars"] | own
+    # No process may want a compiler, on any path that a check takes.
+    runtime_env["env_vars"] |= {"CXX": "/nonexistent", "TORCHINDUCTOR_CACHE_DIR": f"{run_dir}/{COMPILED}"}
     ray.init(**(ray_init | {"runtime_env": runtime_env}))
     try:
         actor = _lab_actor_class().remote()

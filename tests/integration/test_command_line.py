@@ -13,7 +13,7 @@ import psutil
 import pytest
 from attempts import SHARED_MEMORY, Attempt, attempt, run, saved_step
 
-from verl_ext.metrics_stream import STEP, read_metrics
+from verl_ext.run.metrics_stream import STEP, read_metrics
 
 # Both commands are in fixtures, so in the time of the first tests.
 pytestmark = pytest.mark.timeout(2400)
@@ -104,7 +104,8 @@ def test_no_prompt_is_lost_or_trained_on_twice(resumed_run):
     # The order of an epoch is a permutation: nothing comes twice before everything else had its turn.
     assert max(screened.values()) - min(screened.values(), default=0) <= 1
     state_file = run_dir / f"checkpoints/global_step_{STEPS}/signal.json"
-    controller = json.loads(state_file.read_text())["controller"]
+    parts = json.loads(state_file.read_text())["parts"]
+    controller = parts["recipe.fast_dapo.collector.Curriculum"]["controller"]
     waiting = len(controller["second"]) + len(controller["training"])
     expired = controller["counts"]["windows"]["total"]["expired"]
     assert sum(qualified.values()) == sum(trained.values()) + waiting + expired

@@ -12,9 +12,9 @@ from golden_assets import GoldenAssets
 from lab import ROOT, compose_config
 
 from recipe.golden_redaction.checks import check_config
-from recipe.golden_redaction.record_schema import find_problems
-from verl_ext.errors import ConfigError
-from verl_ext.metrics_stream import STEP, read_metrics
+from recipe.golden_redaction.records.schema import find_problems
+from verl_ext.core.errors import ConfigError
+from verl_ext.run.metrics_stream import STEP, read_metrics
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -47,6 +47,7 @@ def _entries(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "golden_entries.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.release
 def test_without_a_learning_rate_nothing_moves(control: tuple[Path, str]):
     entries = _entries(control[0])
     assert all(not find_problems(entry) for entry in entries)
@@ -60,6 +61,7 @@ def test_without_a_learning_rate_nothing_moves(control: tuple[Path, str]):
     assert summary["golden"]["intended_way"] == 0
 
 
+@pytest.mark.release
 def test_every_step_is_in_the_stream_and_the_last_line_says_what_was_found(control: tuple[Path, str]):
     folder, printed = control
     assert [record[STEP] for record in read_metrics(folder / "metrics.jsonl")] == [1, 2, 3, 4]
@@ -88,12 +90,14 @@ def test_what_cannot_work_is_refused(golden_assets: GoldenAssets, override: str,
         assert word in str(caught.value)
 
 
+@pytest.mark.release
 def test_prompts_are_limited_by_the_recipe_and_not_by_verl(golden_assets: GoldenAssets, tmp_path: Path):
     result = _run(*golden_assets.overrides(), f"run_dir={tmp_path}/run", "data.max_prompt_length=10", "dry_run=true")
     assert result.returncode == 0, result.stderr[-3000:]
     assert "nothing was started" in result.stdout
 
 
+@pytest.mark.release
 def test_a_refusal_is_a_sentence_before_ray_starts(golden_assets: GoldenAssets):
     result = _run(*golden_assets.overrides(), "golden.redaction.growth=0.5")
     assert result.returncode == 1

@@ -10,8 +10,8 @@ import pytest
 from lab import MODEL, ROOT
 
 from data_preprocess.arithmetic import PoolSettings, build_rows
-from data_preprocess.schema import write_parquet
-from verl_ext.metrics_stream import STEP, read_metrics
+from verl_ext.data.schema import write_parquet
+from verl_ext.run.metrics_stream import STEP, read_metrics
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
@@ -83,7 +83,8 @@ def test_every_score_is_in_the_runs_records(ppo_run: tuple[Path, str]):
 
 
 def test_the_checkpoint_has_the_validation_set(ppo_run: tuple[Path, str]):
-    state = json.loads((ppo_run[0] / "checkpoints/global_step_2/signal.json").read_text())
+    states = json.loads((ppo_run[0] / "checkpoints/global_step_2/signal.json").read_text())["parts"]
+    state = states["recipe.tracin.selector.TracInSelector"]
     assert state["validation_rollouts"]["chooser"]["strategy"] == "fixed"
     assert state["validation_rollouts"]["keys"]
     assert state["influence_records_bytes"] == (ppo_run[0] / "influence.jsonl").stat().st_size

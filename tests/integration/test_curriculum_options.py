@@ -16,10 +16,10 @@ def _records_of_last_step(lab: Lab) -> list[dict[str, Any]]:
 
 
 def _names(trainer: Any) -> tuple[set[str], set[str]]:
-    import transfer_queue as tq
+    from verl_ext.serving import data_plane
 
-    stored = set(tq.kv_list("train").get("train", {})) | trainer.prompt_rows.uids
-    return stored, trainer.controller.live_names()
+    curriculum = trainer.collector
+    return set(data_plane.tags("train")) | curriculum.prompt_rows.uids, curriculum.controller.live_names()
 
 
 def test_streaming_continues_prompts_while_others_are_still_screened(lab: Lab):
@@ -28,8 +28,8 @@ def test_streaming_continues_prompts_while_others_are_still_screened(lab: Lab):
         trainer.seen = []
 
         def watched(batch: Any) -> None:
-            controller = trainer.controller
-            continued = sum(group.is_qualified for group in controller._in_flight.values())
+            controller = trainer.collector.controller
+            continued = sum(entry.group.is_qualified for entry in controller._state.in_flight.values())
             trainer.seen.append((continued, controller.num_in_flight - continued))
             dispatch(trainer.agent_loop_manager, batch)
 
@@ -44,7 +44,7 @@ def test_streaming_continues_prompts_while_others_are_still_screened(lab: Lab):
         metrics = lab.step()
         dispatches = lab.call(stop_watching)
         stored, live = lab.call(_names)
-        in_flight = lab.call(lambda trainer: trainer.controller.num_in_flight)
+        in_flight = lab.call(lambda trainer: trainer.collector.controller.num_in_flight)
     assert len({key.rsplit("_", 2)[0] for key in metrics["batch_keys"]}) == 8
     assert len(metrics["batch_keys"]) == 8 * 16
     assert any(continued and screened for continued, screened in dispatches)
@@ -71,7 +71,10 @@ def test_sequential_screening_with_a_posterior_spends_less_on_each_prompt(lab: L
     with lab.settings(**POSTERIOR, curriculum__screening="sequential", curriculum__screening_chunk=1):
         metrics = [lab.step() for _ in range(3)]
         observed, position = lab.call(
-            lambda trainer: (trainer.predictor._passes + trainer.predictor._fails, trainer._position)
+            lambda trainer: (
+                trainer.collector.predictor._passes + trainer.collector.predictor._fails,
+                trainer.collector._position,
+            )
         )
     records = [json.loads(line) for line in (lab.run_dir / "prompts.jsonl").read_text().splitlines()]
     steps = {record["step"] for record in _records_of_last_step(lab)}
@@ -86,32 +89,30 @@ def test_sequential_screening_with_a_posterior_spends_less_on_each_prompt(lab: L
 
 def test_horvitz_thompson_weights_the_advantages_of_whole_groups(lab: Lab):
     def step_with_advantages(trainer: Any) -> dict[str, tuple[float, float, float]]:
-        import transfer_queue as tq
+        from verl_ext.serving import data_plane
 
         seen: dict[str, tuple[float, float, float]] = {}
-        select = type(trainer).select_samples
+        (weighting,) = trainer.selectors
 
         def advantages(batch: Any) -> dict[str, float]:
-            rows = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["advantages"])
+            rows = data_plane.read(batch.keys, "train", ["advantages"])
             return {key: float(row[0]) for key, row in zip(batch.keys, rows["advantages"].unbind(), strict=True)}
 
-        def watched(batch: Any, metrics: dict[str, Any]) -> Any:
+        def watched(batch: Any) -> Any:
             before = advantages(batch)
-            selected = select(trainer, batch, metrics)
-            after = advantages(selected)
+            selected = type(weighting).select(weighting, batch)
+            after, (weights, _) = advantages(selected), weighting._weights()
+            of_group = {group.prompt.uid: w for group, w in zip(trainer.collector.groups, weights, strict=True)}
             for key in batch.keys:
-                seen[key] = (before[key], after[key], trainer._weights[key.rsplit("_", 2)[0]])
+                seen[key] = (before[key], after[key], of_group[key.rsplit("_", 2)[0]])
             return selected
 
-        trainer.select_samples = watched
-        try:
-            trainer.timing_raw = {}
-            trainer.on_step_begin()
-            batch = trainer.step({}, trainer.timing_raw)
-            trainer.on_step_end()
-        finally:
-            del trainer.select_samples
-        tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+        weighting.select = watched
+        trainer.timing_raw = {}
+        trainer.on_step_begin()
+        batch = trainer.step({}, trainer.timing_raw)
+        trainer.on_step_end()
+        data_plane.clear(batch.keys, batch.partition_id)
         trainer.global_steps += 1
         return seen
 
@@ -136,11 +137,12 @@ def test_continuation_only_trains_on_rollouts_that_screening_has_not_seen(lab: L
 
 def test_the_predictors_state_travels_with_a_checkpoint(lab: Lab):
     def round_trip(trainer: Any) -> tuple[dict, dict]:
-        trainer.prompt_rows.store({})  # as a checkpoint does
+        curriculum = trainer.collector
+        curriculum.before_checkpoint()
         state = json.loads(json.dumps(trainer.signal_state()))
-        trainer.predictor.choose(5)
+        curriculum.predictor.choose(5)
         trainer.load_signal_state(state)
-        return state["predictor"], trainer.predictor.state_dict()
+        return state["parts"]["recipe.fast_dapo.collector.Curriculum"]["predictor"], curriculum.predictor.state_dict()
 
     with lab.settings(**POSTERIOR):
         lab.step()
@@ -155,7 +157,7 @@ def test_samples_beyond_the_staleness_bound_are_never_trained_on_and_their_promp
             metrics = lab.step()
             assert metrics["curriculum/sample_age/max"] == 0
             expired += metrics["curriculum/expired"]
-            prompts = lab.call(lambda trainer: trainer.controller.conservation())
+            prompts = lab.call(lambda trainer: trainer.collector.controller.conservation())
             assert prompts.pop("added") == sum(prompts.values())
         stored, live = lab.call(_names)
     # Merged leaves qualified prompts behind at the end of every step; under new weights they are too old.

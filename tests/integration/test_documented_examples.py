@@ -10,12 +10,17 @@ from pathlib import Path
 import pytest
 from lab import ROOT, TINY
 
-from verl_ext.metrics_stream import read_metrics
+from verl_ext.run.metrics_stream import read_metrics
 
 pytestmark = [pytest.mark.integration, pytest.mark.release, pytest.mark.timeout(900)]
 
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
-EXAMPLES = dict(re.findall(r'^```python title="recipe/mine/(\w+\.py)"\n(.+?)^```$', PAGE, re.MULTILINE | re.DOTALL))
+# Not the whole recipe, which tests/unit/test_documentation.py starts: it is a package.
+EXAMPLES = dict(
+    re.findall(
+        r'^```python title="recipe/mine/((?:brief|uncut|half_first)\.py)"\n(.+?)^```$', PAGE, re.MULTILINE | re.DOTALL
+    )
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +66,7 @@ def test_a_controller_and_a_reward_of_ones_own_train(demo_assets: None, mine: Pa
     assert records[-1]["curriculum/trained"] == 8
 
 
-def test_a_selection_of_ones_own_takes_rollouts_out_of_the_update(demo_assets: None, mine: Path):
+def test_a_selector_of_ones_own_takes_rollouts_out_of_the_update(demo_assets: None, mine: Path):
     records = _run(
         mine,
         "tracin",
@@ -73,7 +78,6 @@ def test_a_selection_of_ones_own_takes_rollouts_out_of_the_update(demo_assets: N
         "data.train_batch_size=8",
         "actor_rollout_ref.rollout.n=4",
         "trainer.total_training_steps=1",
-        "trainer_module=uncut",
-        "trainer.v1.trainer_mode=uncut",
+        "selectors=[uncut.Uncut]",
     )
     assert 0 < records[-1]["uncut/cut_share"] < 1

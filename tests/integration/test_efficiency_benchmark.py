@@ -9,6 +9,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from fast_dapo_efficiency import Job, Runs
 
+pytestmark = pytest.mark.release
+
 
 @pytest.fixture(scope="module")
 def results(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:

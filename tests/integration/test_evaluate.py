@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from lab import DATA, MODEL, ROOT
 
+pytestmark = pytest.mark.release
+
 
 def _evaluate(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "recipe.fast_dapo.evaluate", "--model", str(MODEL), "--max_response_length", "10"]

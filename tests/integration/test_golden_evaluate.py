@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from lab import ROOT
 
+pytestmark = pytest.mark.release
+
 SOURCE = (
     'def solve(input_grid):\n    """\n    Observations:\n    - Rows are reversed.\n    Procedure:\n    1. Reverse.\n'
     '    """\n    result = [row[::-1] for row in input_grid]\n    return result  # as the procedure says, and no more\n'
@@ -56,9 +58,9 @@ def _byte_tokenizer():
 
 
 def _write_tasks(folder: Path) -> None:
-    from data_preprocess.arc_tasks import Pair, Task
-    from data_preprocess.schema import make_row, write_parquet
-    from recipe.golden_redaction.prompts import user_message
+    from verl_ext.arc.prompts import user_message
+    from verl_ext.data.arc_tasks import Pair, Task
+    from verl_ext.data.schema import make_row, write_parquet
 
     def pairs(*grids):
         return [{"input": grid, "output": [row[::-1] for row in grid]} for grid in grids]
@@ -101,7 +103,7 @@ def evaluated(folder: Path) -> tuple[str, dict]:
 
 
 def test_every_rung_has_its_states(evaluated: tuple[str, dict], folder: Path):
-    from recipe.golden_redaction.prompts import golden_text
+    from verl_ext.arc.prompts import golden_text
 
     length = len(golden_text(SOURCE))
     rungs = {rung["name"]: rung["states"] for rung in evaluated[1]["rungs"]}

@@ -1,7 +1,7 @@
 """`TokenTrainingWorker` on verl's real training worker and FSDP2 engine, against plain torch.
 
-1 and 2 CPU processes, no Ray. verl runs in float64 here, so that 1e-10 separates an exact number from a nearly right
-one; lower precisions are asked whether they move log-probs the intended way.
+1 and 2 CPU processes (2: `make test-release`), no Ray. verl runs in float64 here, so that 1e-10 separates an exact
+number from a nearly right one; lower precisions are asked whether they move log-probs the intended way.
 """
 
 import math
@@ -13,7 +13,6 @@ import golden_ranks as ranks
 import influence_oracle as oracle
 import pytest
 import torch
-import torch.multiprocessing as mp
 from golden_ranks import (
     CLIP,
     INFER_MAX_TOKENS,
@@ -26,10 +25,11 @@ from golden_ranks import (
     WEIGHT_DECAY,
 )
 from influence_oracle import FULL, LORA
+from worlds import Found, each_world
 
-from recipe.golden_redaction.forward import plan_micro_batches
+from recipe.golden_redaction.loss.forward import plan_micro_batches
 
-WORLDS = (1, 2)
+WORLDS = each_world((1, 2))
 NUM_STATES = 9
 Rows = list[dict[str, Any]]
 
@@ -85,10 +85,9 @@ def rows(folder) -> Rows:
 
 
 @pytest.fixture(scope="module")
-def found(folder) -> dict[int, dict]:
+def found(folder) -> Found:
     """What the processes of each world size found."""
-    mp.spawn(ranks.all_worlds, args=(WORLDS, folder))
-    return {world: torch.load(folder / f"{world}.pt") for world in WORLDS}
+    return Found(ranks.all_worlds, folder)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,7 @@
 """`InfluenceTrainingWorker` on verl's real training worker, FSDP2 engine and `ppo_loss`, against plain autograd.
 
-1, 2 and 4 CPU processes, no Ray. verl runs in float64 here, so that 1e-10 separates an exact score from a nearly right
-one; float32 and bf16 have their own bounds.
+1, 2 and 4 CPU processes (more than one: `make test-release`), no Ray. verl runs in float64 here, so that 1e-10
+separates an exact score from a nearly right one; float32 and bf16 have their own bounds.
 """
 
 from pathlib import Path
@@ -10,23 +10,24 @@ from typing import Any
 import influence_oracle as oracle
 import pytest
 import torch
-import torch.multiprocessing as mp
 from influence_cases import IN_BF16, NOTHING_POSITIVE, ONE_PASS, SCORED, UNTOUCHED, Case, OnePass
 from influence_oracle import FULL, LORA, NUM_ROWS, NUM_VALIDATION, Gradients
 from influence_ranks import all_worlds
 from torch.utils.data import DataLoader
 from verl.utils import tensordict_utils as tu
+from worlds import ONLY_RELEASE, Found, each_world, marks_of
 
 from verl_ext.influence.batches import SAMPLE_POSITION, sample_index
-from verl_ext.influence.denominators import mini_batches
+from verl_ext.influence.method.denominators import mini_batches
 
-WORLDS = (1, 2, 4)
 TOLERANCE = {"fp64": 1e-10, "fp32": 1e-5}
 
 
 def in_worlds(cases: list[Any]) -> list[Any]:
     return [
-        pytest.param(case, world, id=f"{case.label or 'default'}-{world}") for case in cases for world in case.worlds
+        pytest.param(case, world, id=f"{case.label or 'default'}-{world}", marks=marks_of(world))
+        for case in cases
+        for world in case.worlds
     ]
 
 
@@ -43,10 +44,9 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder) -> dict[int, dict]:
+def found(folder) -> Found:
     """What the processes of each world size found."""
-    mp.spawn(all_worlds, args=(WORLDS, folder))
-    return {world: torch.load(folder / f"{world}.pt") for world in WORLDS}
+    return Found(all_worlds, folder)
 
 
 class Expected:
@@ -155,7 +155,7 @@ def test_the_oracle_tells_mini_batches_and_terms_apart(expected):
     assert relative(flat(halves[0]), flat(plain[0])) > 0.5
 
 
-@pytest.mark.parametrize("world", IN_BF16.worlds)
+@pytest.mark.parametrize("world", each_world(IN_BF16.worlds))
 def test_bf16_scores_rank_samples_as_exact_ones_do(found, expected, world):
     wanted = oracle.products(expected.rows(IN_BF16), oracle.total(expected.validation_rows(IN_BF16)))
     got = found[world][f"score {IN_BF16.label}"]["scores"]
@@ -190,12 +190,15 @@ def test_one_pass_updates_as_masking_rows_does(found, expected, case, world):
         assert relative(result["scores"], wanted) < tolerance
 
 
-@pytest.mark.parametrize("world", NOTHING_POSITIVE.worlds)
+@pytest.mark.parametrize("world", each_world(NOTHING_POSITIVE.worlds))
 def test_an_update_in_which_nothing_is_positive_changes_nothing(found, world):
     assert found[world]["nothing positive"] == []
 
 
-@pytest.mark.parametrize(("engine", "world"), [(engine, world) for engine, worlds in UNTOUCHED for world in worlds])
+@pytest.mark.parametrize(
+    ("engine", "world"),
+    [pytest.param(engine, world, marks=marks_of(world)) for engine, worlds in UNTOUCHED for world in worlds],
+)
 def test_scoring_leaves_no_trace(found, engine, world):
     result = found[world][f"untouched {engine.label}"]
     assert len(result) == 7
@@ -205,6 +208,7 @@ def test_scoring_leaves_no_trace(found, engine, world):
 # ------------------------------ the rest ------------------------------
 
 
+@ONLY_RELEASE
 def test_a_lost_row_shows_in_the_identity(found):
     result = found[2]["misplaced row"]
     assert result["right"] < TOLERANCE["fp64"]

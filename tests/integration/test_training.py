@@ -5,16 +5,15 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab, start_over
+from lab import COMPILED, Lab, start_over
 
-from recipe.fast_dapo.trainer import CurriculumExhaustedError
-from verl_ext.checkpoints import CheckpointFolder, find_damage
-from verl_ext.errors import CheckpointError, RolloutEngineError, StaleEngineError
+from recipe.fast_dapo.collector import CurriculumExhaustedError
+from verl_ext.core.errors import CheckpointError, RolloutEngineError, StaleEngineError
+from verl_ext.run.checkpoints import CheckpointFolder, find_damage
 
 PROMPT = "453+812="
 
@@ -63,14 +62,29 @@ def test_a_step_trains_on_complete_groups_of_informative_prompts(lab: Lab):
     assert metrics["curriculum/trained_rollouts"] == 8 * 16
 
 
+def test_log_probs_of_samples_and_prompts_need_no_compiler_and_leave_no_cache(lab: Lab):
+    """The lab's processes have none, and a cache of their own."""
+
+    def prompt_log_probs(trainer: Any) -> list[float]:
+        import ray
+
+        prompt_ids = trainer.tokenizer(PROMPT, add_special_tokens=False)["input_ids"]
+        return ray.get(trainer.watchdog._servers[0].prompt_log_probs.remote(prompt_ids))
+
+    assert lab.call(_engine_log_prob) < 0
+    log_probs = lab.call(prompt_log_probs)
+    assert len(log_probs) == len(PROMPT) - 1
+    assert max(log_probs) < 0
+    assert [path for path in (lab.run_dir / COMPILED).rglob("*") if path.is_file()] == []
+
+
 def test_siblings_are_contiguous_and_in_session_order_when_collected(lab: Lab):
     def collect(trainer: Any) -> list[str]:
-        metrics: dict[str, Any] = {}
-        trainer.timing_raw = {}
-        batch = trainer.collect_batch(metrics, 8)
-        import transfer_queue as tq
+        from verl_ext.serving import data_plane
 
-        tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+        trainer.timing_raw = {}
+        batch = trainer.collector.collect(8)
+        data_plane.clear(batch.keys, batch.partition_id)
         return list(batch.keys)
 
     keys = lab.call(collect)
@@ -108,10 +122,10 @@ def test_samples_that_waited_carry_an_older_version_and_are_corrected(lab: Lab):
 
 def test_the_data_plane_holds_exactly_what_the_controller_knows(lab: Lab):
     def names(trainer: Any) -> tuple[set[str], set[str]]:
-        import transfer_queue as tq
+        from verl_ext.serving import data_plane
 
-        stored = set(tq.kv_list("train").get("train", {})) | trainer.prompt_rows.uids
-        return stored, trainer.controller.live_names()
+        curriculum = trainer.collector
+        return set(data_plane.tags("train")) | curriculum.prompt_rows.uids, curriculum.controller.live_names()
 
     lab.step()
     stored, live = lab.call(names)
@@ -177,10 +191,39 @@ def test_verls_own_dynamic_sampling_runs_in_the_same_trainer(lab: Lab):
     assert totals["generated"] > totals["trained"]
 
 
+def test_parts_of_ones_own_join_by_configuration(lab: Lab):
+    def watch_the_update(trainer: Any) -> None:
+        from verl_ext.serving import data_plane
+
+        update = trainer.actor_rollout_wg.update_actor
+        trainer.seen = {}
+
+        def watched(batch: Any) -> Any:
+            rows = data_plane.read(batch.keys, "train", ["advantages"])["advantages"].unbind()
+            trainer.seen = {key: float(row.abs().sum()) for key, row in zip(batch.keys, rows, strict=True)}
+            trainer.actor_rollout_wg.update_actor = update
+            return update(batch)
+
+        trainer.actor_rollout_wg.update_actor = watched
+
+    with lab.settings(selectors=["small_parts.EvenSessions"], observers=["small_parts.AdvantagesSeen"]):
+        lab.call(watch_the_update)
+        metrics = lab.step()
+        seen = lab.call(lambda trainer: trainer.seen)
+        state = lab.call(lambda trainer: trainer.signal_state()["parts"]["small_parts.EvenSessions"])
+    odd = [key for key in metrics["batch_keys"] if int(key.rsplit("_", 2)[1]) % 2]
+    assert len(odd) == 8 * 8
+    assert metrics["even_sessions/left_out"] == 0.5
+    # The update saw no advantage of theirs; afterwards everything is as it was.
+    assert all((seen[key] == 0) == (key in odd) for key in metrics["batch_keys"])
+    assert metrics["seen/odd"] > 0 < metrics["seen/even"]
+    assert state == {"num_steps": 1}
+
+
 def test_state_restores_to_the_same_curriculum(lab: Lab):
     def round_trip(trainer: Any) -> tuple[dict, dict]:
         before = trainer.signal_state()
-        trainer.prompt_rows.store({})  # as a checkpoint does
+        trainer.collector.before_checkpoint()
         trainer.load_signal_state(json.loads(json.dumps(before)))
         after = trainer.signal_state()
         for state in (before, after):
@@ -233,15 +276,17 @@ def test_a_disk_that_fills_up_during_a_checkpoint_spares_the_one_before(lab: Lab
 
 def test_too_many_generation_rounds_end_with_an_error_after_a_checkpoint(lab: Lab):
     def limit(trainer: Any, rounds: int) -> None:
-        trainer.controller.settings = replace(trainer.controller.settings, max_num_gen_batches=rounds)
+        controller = trainer.collector.controller
+        controller.settings = controller.settings.model_copy(update={"max_num_gen_batches": rounds})
 
     def drain_and_collect(trainer: Any) -> None:
         trainer.timing_raw = {}
-        trainer.controller.settings = replace(trainer.controller.settings, train_batch_size=64)
+        controller = trainer.collector.controller
+        controller.settings = controller.settings.model_copy(update={"train_batch_size": 64})
         try:
-            trainer.collect_batch({}, 64)
+            trainer.collector.collect(64)
         finally:
-            trainer.controller.settings = replace(trainer.controller.settings, train_batch_size=8)
+            controller.settings = controller.settings.model_copy(update={"train_batch_size": 8})
 
     lab.call(limit, 1)
     with pytest.raises(CurriculumExhaustedError) as caught:
@@ -256,11 +301,11 @@ def test_the_guard_fires_when_the_weights_do_not_reach_the_engine(lab: Lab):
     """Negative control: the synchronisation is switched off, and nothing else."""
 
     def step_without_sync(trainer: Any) -> None:
-        import transfer_queue as tq
+        from verl_ext.serving import data_plane
 
         trainer.timing_raw = {}
         batch = trainer.step({}, trainer.timing_raw)
-        tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+        data_plane.clear(batch.keys, batch.partition_id)
         # The engine claims the new version without having it: what a broken weight transfer looks like.
         for server in trainer.watchdog._servers:
             import ray
@@ -290,7 +335,7 @@ def test_a_killed_vllm_worker_ends_the_run_with_its_name(lab: Lab):
     import psutil
 
     def step_until_failure(trainer: Any) -> str:
-        from verl_ext.runner import name_failure
+        from verl_ext.launch.runner import name_failure
 
         try:
             trainer.timing_raw = {}

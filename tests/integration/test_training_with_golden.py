@@ -11,8 +11,8 @@ import pytest
 from golden_assets import GoldenAssets
 from lab import Lab
 
-from recipe.golden_redaction.record_schema import find_problems
-from verl_ext.errors import WorkerDiedError
+from recipe.golden_redaction.records.schema import find_problems
+from verl_ext.core.errors import WorkerDiedError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -56,17 +56,17 @@ def test_rewards_are_what_the_sandbox_says_of_the_joined_program(golden_lab: Lab
     golden_lab.step()
 
     def judge_again(trainer: Any, entries: list[dict[str, Any]]) -> tuple[list[float | None], list[float | None]]:
-        from recipe.golden_redaction.prompts import program
-        from recipe.golden_redaction.visits import Visit
+        from recipe.golden_redaction.records.records import read_visit
+        from verl_ext.arc.prompts import program
 
         jobs, found = [], []
         for entry in entries:
-            visit, problem = Visit.from_entry(entry), trainer.problems[entry["problem"]]
+            visit, problem = read_visit(entry), trainer.problems[entry["problem"]]
             visible = trainer.tokenizer.decode(list(visit.ids[len(problem.prompt_ids) :]))
             for action in visit.rollouts:
                 for rollout in action:
-                    jobs.append((program(visible + rollout["text"]), problem.pairs))
-                    found.append(rollout["reward"])
+                    jobs.append((program(visible + rollout.text), problem.pairs))
+                    found.append(rollout.reward)
         return found, [result.reward for result in trainer.executor.check_many(jobs)]
 
     found, again = golden_lab.call(judge_again, _entries(golden_lab))
@@ -85,9 +85,10 @@ def test_the_log_probs_of_a_states_own_tokens_are_recorded(golden_lab: Lab):
 
 def test_several_updates_between_two_copies_of_the_weights(golden_lab: Lab):
     def two_updates(trainer: Any) -> tuple[dict[str, Any], int]:
-        import dataclasses
-
-        before, trainer.golden = trainer.golden, dataclasses.replace(trainer.golden, sync_every=2, entries_per_update=1)
+        before, trainer.golden = (
+            trainer.golden,
+            trainer.golden.model_copy(update={"sync_every": 2, "entries_per_update": 1}),
+        )
         try:
             metrics = _step(trainer)
         finally:
@@ -107,11 +108,9 @@ def test_recorded_entries_start_a_run_without_a_rollout(golden_lab: Lab):
     golden_lab.step()
 
     def warm_step(trainer: Any, path: str) -> tuple[dict[str, Any], int, int]:
-        import dataclasses
-
         before = trainer.golden
-        records = dataclasses.replace(before.records, warm_start=path, max_staleness=None)
-        trainer.golden = dataclasses.replace(before, records=records)
+        records = before.records.model_copy(update={"warm_start": path, "max_staleness": None})
+        trainer.golden = before.model_copy(update={"records": records})
         generate, trainer.visitor.visit = trainer.visitor.visit, None
         try:
             trainer._read_warm_start()
@@ -136,10 +135,8 @@ def test_recorded_entries_start_a_run_without_a_rollout(golden_lab: Lab):
 
 def test_nothing_labelled_moves_nothing(golden_lab: Lab):
     def without_labels(trainer: Any) -> dict[str, Any]:
-        import dataclasses
-
         before = trainer.golden
-        trainer.golden = dataclasses.replace(before, credit=dataclasses.replace(before.credit, alpha=1e-12))
+        trainer.golden = before.model_copy(update={"credit": before.credit.model_copy(update={"alpha": 1e-12})})
         try:
             return _step(trainer)
         finally:
@@ -179,7 +176,7 @@ def test_probes_measure_every_problem_at_every_share(golden_lab: Lab, golden_ass
 
 
 def test_an_engine_that_serves_other_weights_is_caught(golden_lab: Lab):
-    from verl_ext.errors import StaleEngineError
+    from verl_ext.core.errors import StaleEngineError
 
     def without_sync(trainer: Any) -> None:
         send = trainer.checkpoint_manager.update_weights
@@ -199,7 +196,7 @@ def test_a_killed_actor_ends_the_run_with_its_name(golden_lab: Lab):
     """Last: the actor does not come back."""
 
     def step_until_failure(trainer: Any) -> None:
-        from verl_ext.runner import name_failure
+        from verl_ext.launch.runner import name_failure
 
         try:
             _step(trainer)
@@ -213,13 +210,14 @@ def test_a_killed_actor_ends_the_run_with_its_name(golden_lab: Lab):
 
 def _step(trainer: Any) -> dict[str, Any]:
     """A step without the bookkeeping of the lab."""
-    import transfer_queue as tq
     from verl.utils.debug import marked_timer
+
+    from verl_ext.serving import data_plane
 
     metrics: dict[str, Any] = {}
     trainer.timing_raw = {}
     with marked_timer("step", trainer.timing_raw):
         batch = trainer.step(metrics, trainer.timing_raw)
-    tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+    data_plane.clear(batch.keys, batch.partition_id)
     trainer.global_steps += 1
     return metrics

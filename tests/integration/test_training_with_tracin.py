@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lab import DATA, Lab
 
-from verl_ext.errors import WorkerDiedError
+from verl_ext.core.errors import WorkerDiedError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -43,11 +43,11 @@ def _records(lab: Lab) -> list[dict[str, Any]]:
 
 
 def _names(trainer: Any) -> tuple[set[str], set[str], set[str]]:
-    import transfer_queue as tq
+    from verl_ext.serving import data_plane
 
-    stored = tq.kv_list()
-    kept = set(trainer.validation_rollouts._keys) if trainer.validation_rollouts else set()
-    return set(stored.get("train", {})), set(stored.get("influence", {})), kept
+    rollouts = trainer.selectors[-1].validation_rollouts
+    kept = set(rollouts._keys) if rollouts else set()
+    return set(data_plane.tags("train")), set(data_plane.tags("influence")), kept
 
 
 def test_every_sample_is_scored_and_those_with_a_positive_score_are_trained_on(tracin_lab: Lab):
@@ -91,21 +91,25 @@ def test_validation_rollouts_serve_until_the_next_refresh(tracin_lab: Lab):
 
 def test_what_a_selection_masks_is_whole_again_after_the_update(tracin_lab: Lab):
     def masks(trainer: Any) -> tuple[list[int], list[int]]:
-        import transfer_queue as tq
+        from verl_ext.serving import data_plane
+        from verl_ext.trainer.parts import Observer
 
         seen: list[list[int]] = []
 
-        def look(batch: Any) -> None:
-            rows = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["response_mask"])
-            seen.append([int(row.sum()) for row in rows["response_mask"].unbind()])
+        class Look(Observer):
+            # Without types: Ray sends along what functions name, but not what the body of a class does.
+            def observe(self, batch):
+                rows = data_plane.read(batch.keys, "train", ["response_mask"])
+                seen.append([int(row.sum()) for row in rows["response_mask"].unbind()])
 
-        update, after = trainer.update_actor, trainer.after_update
-        trainer.update_actor = lambda batch, metrics: (look(batch), update(batch, metrics))[1]
-        trainer.after_update = lambda batch, metrics: (after(batch, metrics), look(batch))[0]
+        look, update = Look(trainer), trainer.actor_rollout_wg.update_actor
+        trainer.observers.append(look)
+        trainer.actor_rollout_wg.update_actor = lambda batch: (look.observe(batch), update(batch))[1]
         try:
             _step(trainer)
         finally:
-            del trainer.update_actor, trainer.after_update
+            trainer.actor_rollout_wg.update_actor = update
+            trainer.observers.remove(look)
         return seen[0], seen[1]
 
     with tracin_lab.settings(**MIXED):
@@ -117,12 +121,10 @@ def test_what_a_selection_masks_is_whole_again_after_the_update(tracin_lab: Lab)
 
 def test_a_step_with_nothing_positive_updates_nothing(tracin_lab: Lab):
     def without_positive_scores(trainer: Any) -> dict[str, Any]:
-        take = trainer._take_scores
-        trainer._take_scores = lambda batch, metrics: -1.0 - abs(take(batch, metrics))
-        try:
-            return _step(trainer)
-        finally:
-            del trainer._take_scores
+        selector = trainer.selectors[-1]
+        take = selector._take_scores
+        selector._take_scores = lambda batch: -1.0 - abs(take(batch))
+        return _step(trainer)
 
     with tracin_lab.settings(**MIXED):
         metrics = tracin_lab.call(without_positive_scores)
@@ -133,13 +135,11 @@ def test_a_step_with_nothing_positive_updates_nothing(tracin_lab: Lab):
 
 def test_rows_that_leave_the_batch_leave_the_data_plane(tracin_lab: Lab):
     def with_forty_positive_scores(trainer: Any) -> dict[str, Any]:
-        take = trainer._take_scores
+        selector = trainer.selectors[-1]
+        take = selector._take_scores
         signs = np.where(np.arange(NUM_ROWS) < 40, 1.0, -1.0)
-        trainer._take_scores = lambda batch, metrics: signs * (1.0 + abs(take(batch, metrics)))
-        try:
-            return _step(trainer)
-        finally:
-            del trainer._take_scores
+        selector._take_scores = lambda batch: signs * (1.0 + abs(take(batch)))
+        return _step(trainer)
 
     changes = {"tracin__selection__divisibility": "drop", "actor_rollout_ref__actor__ppo_mini_batch_size": 1}
     with tracin_lab.settings(**MIXED, **changes):
@@ -171,10 +171,12 @@ def test_in_batch_needs_no_rollouts_of_its_own(tracin_lab: Lab):
 
 def test_the_chosen_rollouts_travel_with_a_checkpoint(tracin_lab: Lab):
     def round_trip(trainer: Any) -> tuple[dict, dict, int]:
-        trainer.prompt_rows.store({})  # as a checkpoint does
-        before = trainer.signal_state()["validation_rollouts"]
+        for part in trainer.parts.values():
+            part.before_checkpoint()
+        selector = trainer.selectors[-1]
+        before = selector.state_dict()["validation_rollouts"]
         trainer.load_signal_state(json.loads(json.dumps(trainer.signal_state())))
-        return before, trainer.signal_state()["validation_rollouts"], len(trainer.influence_records.read())
+        return before, selector.state_dict()["validation_rollouts"], len(selector.influence_records.read())
 
     with tracin_lab.settings(**PLAIN):
         tracin_lab.step()
@@ -189,13 +191,13 @@ def test_the_chosen_rollouts_travel_with_a_checkpoint(tracin_lab: Lab):
 
 
 def test_validation_prompts_that_are_trained_on_are_refused(tracin_lab: Lab):
-    from recipe.tracin.disjoint import ValidationOverlapError
+    from recipe.tracin.method.disjoint import ValidationOverlapError
 
     def overlap(trainer: Any, file: str) -> None:
         before = trainer.config.tracin.validation_files
         trainer.config.tracin.validation_files = file
         try:
-            trainer.new_validation_rollouts()
+            trainer.selectors[-1].new_validation_rollouts()
         finally:
             trainer.config.tracin.validation_files = before
 
@@ -208,13 +210,14 @@ def test_a_killed_reward_worker_ends_the_run_with_its_name(tracin_lab: Lab):
     tracin_lab.kill_worker("RewardLoopWorker")
     with pytest.raises(WorkerDiedError, match=r"the worker RewardLoopWorker \(process \d+ on .*\) died"):
         tracin_lab.step()
-    assert tracin_lab.call(lambda trainer: trainer.controller.conservation()["given_up"]) == 0
+    assert tracin_lab.call(lambda trainer: trainer.collector.controller.conservation()["given_up"]) == 0
 
 
 def _step(trainer: Any) -> dict[str, Any]:
     """A step without the bookkeeping of the lab."""
-    import transfer_queue as tq
     from verl.utils.debug import marked_timer
+
+    from verl_ext.serving import data_plane
 
     metrics: dict[str, Any] = {}
     trainer.timing_raw = {}
@@ -223,6 +226,6 @@ def _step(trainer: Any) -> dict[str, Any]:
         batch = trainer.step(metrics, trainer.timing_raw)
         trainer.on_step_end()
     metrics["batch_keys"] = list(batch.keys)
-    tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+    data_plane.clear(batch.keys, batch.partition_id)
     trainer.global_steps += 1
     return metrics

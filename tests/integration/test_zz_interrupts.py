@@ -9,7 +9,7 @@ import psutil
 import pytest
 from attempts import SHARED_MEMORY, Attempt, attempt, press_ctrl_c, run, saved_step
 
-from verl_ext.metrics_stream import STEP, read_metrics
+from verl_ext.run.metrics_stream import STEP, read_metrics
 
 # An attempt lasts up to four minutes.
 pytestmark = [pytest.mark.release, pytest.mark.timeout(1200)]

@@ -19,8 +19,8 @@ import pytest
 from lab import ROOT, TINY
 from two_nodes import HEAD, RAY, WORKER, TwoNodes, wait_until_gone
 
-from verl_ext.cpu.engine_resources import SHARED_MEMORY
-from verl_ext.metrics_stream import STEP, read_metrics
+from verl_ext.cluster.engine_resources import SHARED_MEMORY
+from verl_ext.run.metrics_stream import STEP, read_metrics
 
 # Both runs are in the fixture, so in the first test's time.
 pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
@@ -166,7 +166,7 @@ def test_no_prompt_is_lost_or_trained_on_twice(lost_node: LostNode):
     assert all(trained[index] <= continued[index] <= qualified[index] for index in trained)
     assert max(screened.values()) == 1
     state = json.loads((lost_node.run_dir / f"checkpoints/global_step_{STEPS}/signal.json").read_text())
-    controller = state["controller"]
+    controller = state["parts"]["recipe.fast_dapo.collector.Curriculum"]["controller"]
     waiting = len(controller["second"]) + len(controller["training"])
     expired = controller["counts"]["windows"]["total"]["expired"]
     assert sum(qualified.values()) == sum(trained.values()) + waiting + expired

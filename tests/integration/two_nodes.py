@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from verl_ext.cpu.engine_resources import RUN_VARIABLE
+from verl_ext.cluster.engine_resources import RUN_VARIABLE
 
 HEAD, WORKER = "127.0.0.2", "127.0.0.3"
 RAY = Path(sys.executable).with_name("ray")

@@ -2,11 +2,12 @@
 
 import json
 
-from recipe.fast_dapo.curriculum_records import CurriculumSettings, Phase, Prompt, Sample
+from recipe.fast_dapo.curriculum.records import CurriculumSettings, Phase, Prompt, Sample
 
 
 def make_settings(**changes):
-    return CurriculumSettings(**{"n": 2, "n_continue": 3, "train_batch_size": 2, "gen_batch_size": 4} | changes)
+    sizes = {"n": 2, "n_continue": 3, "train_batch_size": 2, "gen_batch_size": 4, "max_staleness": None}
+    return CurriculumSettings(**sizes | changes)
 
 
 def make_samples(uid, first_session, successes, version=0, num_tokens=10):
@@ -29,7 +30,7 @@ def play_round(controller, passes=None, version=0):
 
 def snapshot(controller):
     """Everything observable, with what is in flight and the order of every queue."""
-    in_flight = [(uid, len(group.samples)) for uid, group in controller._in_flight.items()]
+    in_flight = [(uid, entry.first_session, entry.num_samples) for uid, entry in controller._state.in_flight.items()]
     return json.dumps([controller.state_dict(), in_flight, sorted(controller.live_names()), controller.metrics()])
 
 

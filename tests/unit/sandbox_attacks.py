@@ -13,11 +13,12 @@ import sys
 import tempfile
 from textwrap import dedent, indent
 
+from verl_ext.data.arc_tasks import Pair
 from verl_ext.sandbox.policy import SandboxPolicy
 from verl_ext.sandbox.pool import SandboxPool
-from verl_ext.sandbox.results import Pair, Status
+from verl_ext.sandbox.results import Status
 
-INPUT, EXPECTED, BREACH = [[1, 2], [3, 4]], [[9, 8], [7, 6]], [[6]]
+INPUT, EXPECTED, BREACH = ((1, 2), (3, 4)), ((9, 8), (7, 6)), ((6,),)
 GOOD = "def solve(g): return [[10 - c for c in row] for row in g]"
 
 S = Status

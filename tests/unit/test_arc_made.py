@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from data_preprocess import arc_made
-from data_preprocess.arc_tasks import read_tasks
-from recipe.golden_redaction.golden_run import run_solution
-from recipe.golden_redaction.golden_tasks import NamedPair, read_solution
+from verl_ext.arc.run import run_solution
+from verl_ext.arc.solutions import read_solution
+from verl_ext.data.arc_tasks import Pair, name_pairs, read_tasks
 from verl_ext.sandbox.pool import SandboxPool
 
 NAMES = ["6150a2bd", "67a3c6ac", "d511f180", "a79310a0"]
@@ -25,10 +25,7 @@ def test_pairs_are_what_the_golden_solution_does(tasks: dict):
     for name, task in tasks.items():
         assert (len(task["train"]), len(task["test"])) == (arc_made.NUM_EXAMPLES, arc_made.NUM_TESTS)
         pairs = task["train"] + task["test"]
-        named = [
-            NamedPair(str(place), *(tuple(map(tuple, pair[side])) for side in ("input", "output")))
-            for place, pair in enumerate(pairs)
-        ]
+        named = name_pairs("made", [Pair(pair["input"], pair["output"]) for pair in pairs])
         assert all(result.problem == "" for result in run_solution(read_solution(name), named))
         assert all(pair["input"] != pair["output"] for pair in pairs)
         assert len({json.dumps(pair["input"]) for pair in pairs}) == len(pairs)

@@ -21,7 +21,7 @@ from data_preprocess.arithmetic import (
     main,
     num_carries,
 )
-from data_preprocess.schema import check_parquets
+from verl_ext.data.schema import check_parquets
 
 SETTINGS = PoolSettings(train_size=300, val_size=100, seed=3)
 

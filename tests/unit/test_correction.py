@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.correction import (
+from recipe.fast_dapo.curriculum.correction import (
     clip_weights,
     horvitz_thompson_weight,
     inflation,
     probability_kept,
     rloo_signal,
 )
-from recipe.fast_dapo.screening import ScreeningPlan, fixed_plan
+from recipe.fast_dapo.curriculum.screening import ScreeningPlan, fixed_plan
 
 N_SCREENING, GROUP_SIZE = 4, 24
 RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)

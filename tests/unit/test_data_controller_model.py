@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from recipe.fast_dapo.curriculum_records import CurriculumSettings, Prompt, Sample
-from recipe.fast_dapo.data_controller import DataController
+from recipe.fast_dapo.curriculum.data_controller import DataController
+from recipe.fast_dapo.curriculum.records import CurriculumSettings, Prompt, Sample
 
 
 class Model(RuleBasedStateMachine):
@@ -26,7 +26,9 @@ class Model(RuleBasedStateMachine):
     )
     def start(self, n, n_continue, batch, max_buffer, max_staleness, max_attempts):
         limits = {"max_buffer_prompts": max_buffer, "max_staleness": max_staleness, "max_attempts": max_attempts}
-        self.settings = CurriculumSettings(n, n_continue, batch, 4, **limits)
+        self.settings = CurriculumSettings(
+            n=n, n_continue=n_continue, train_batch_size=batch, gen_batch_size=4, **limits
+        )
         self.controller = DataController(self.settings)
         self.first, self.second, self.ready, self.flying = [], [], [], []
         self.num_added = self.rounds = self.failures = 0
@@ -257,6 +259,9 @@ class Model(RuleBasedStateMachine):
 
 
 Model.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=int(1.5 * settings.default.max_examples),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 TestAgainstModel = Model.TestCase

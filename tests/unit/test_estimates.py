@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recipe.fast_dapo.estimates import CONFIDENCE, Estimate, bootstrap_macro_mean, bootstrap_mean
+from verl_ext.evaluation.statistics.estimates import CONFIDENCE, Estimate, bootstrap_macro_mean, bootstrap_mean
 
 
 def test_the_interval_covers_the_true_mean_about_as_often_as_it_says():

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from recipe.fast_dapo.evaluation_report import combine, render, summarize_data_set, write_json, write_plot
-from recipe.fast_dapo.evaluation_samples import Sample
+from verl_ext.evaluation.statistics.report import combine, render, summarize_data_set, write_json, write_plot
+from verl_ext.evaluation.statistics.samples import ScoredResponse
 
 
-def samples(*preds: str | None, right: str = "1") -> list[Sample]:
-    return [Sample(f"so {pred}", float(pred == right), pred == right, pred, pred == "", 5) for pred in preds]
+def samples(*preds: str | None, right: str = "1") -> list[ScoredResponse]:
+    return [ScoredResponse(f"so {pred}", float(pred == right), pred == right, pred, pred == "", 5) for pred in preds]
 
 
 VAL = [

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.evaluation_samples import PromptKey, Sample, SampleStore
-from verl_ext.errors import SignalError
+from verl_ext.core.errors import SignalError
+from verl_ext.evaluation.statistics.samples import PromptKey, SampleStore, ScoredResponse
 
 SETTINGS = {"model": "m", "n": 2, "temperature": 1.0, "reward": None}
 
 
-def sample(text: str = "5") -> Sample:
-    return Sample(text, 1.0, True, text, False, 3)
+def sample(text: str = "5") -> ScoredResponse:
+    return ScoredResponse(text, 1.0, True, text, False, 3)
 
 
 def fill(path: Path, rows: range = range(4)) -> None:

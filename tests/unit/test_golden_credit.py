@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from recipe.golden_redaction.credit import CreditSettings, action_set, adjusted_p_values, assign_credit, label
+from recipe.golden_redaction.method.credit import CreditSettings, action_set, adjusted_p_values, assign_credit
 
 ALPHA = 0.05
 COUNTS = st.lists(st.integers(1, 5).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), min_size=2, max_size=4)
@@ -180,15 +180,6 @@ def test_the_state_reward_of_unlikely_tokens_is_finite():
     assert credit.state_reward == pytest.approx(0.75)
 
 
-def test_labels():
-    assert label(["ok", "ok"]) == 1
-    assert label(["ok", "timeout"]) == 0
-    assert label(["infrastructure_error"]) is None
-    assert label(["ok", "infrastructure_error", "wrong_output"]) is None
-    with pytest.raises(ValueError, match="at least one example pair"):
-        label([])
-
-
 # ------------------------------ actions ------------------------------
 
 
@@ -231,7 +222,7 @@ def test_misuse_is_refused():
 @pytest.mark.parametrize(
     "setting",
     [{"num_next_tokens": 0}, {"max_actions": 1}, {"rollouts_per_action": 0}, {"min_labels": 0}, {"min_labels": True},
-     {"alpha": 0.0}, {"alpha": 1}, {"alpha": "small"}],
+     {"alpha": 0.0}, {"alpha": 1.0}, {"alpha": "small"}],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(ValueError, match=f"{next(iter(setting))} must be .*got"):

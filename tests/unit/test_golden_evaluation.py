@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.golden_redaction.credit import CreditSettings, assign_credit
-from recipe.golden_redaction.evaluate import GoldenEvaluateSettings, Question
-from recipe.golden_redaction.evaluation import (
+from recipe.golden_redaction.evaluate import ATTEMPTS, GoldenEvaluateSettings, Question
+from recipe.golden_redaction.evaluation.inputs import read_fresh, read_states
+from recipe.golden_redaction.evaluation.states import (
     FRESH,
     METRICS,
     SAME,
@@ -27,18 +27,23 @@ from recipe.golden_redaction.evaluation import (
     measure_state,
     vote,
 )
-from recipe.golden_redaction.evaluation_programs import ATTEMPTS, Programs, read_fresh, read_states
-from recipe.golden_redaction.evaluation_tables import compare, estimate, render, render_comparison, summarize
-from recipe.golden_redaction.problems import Problem
-from recipe.golden_redaction.record_schema import RecordError
-from recipe.golden_redaction.records import make_entry
-from recipe.golden_redaction.redaction import RedactedState
-from verl_ext.errors import SignalError
-from verl_ext.sandbox.results import Execution, Grid, Pair, ProgramResult, Status, judge
+from recipe.golden_redaction.evaluation.tables import compare, estimate, render, render_comparison, summarize
+from recipe.golden_redaction.method.credit import CreditSettings
+from recipe.golden_redaction.method.problems import Problem
+from recipe.golden_redaction.method.redaction import RedactedState
+from recipe.golden_redaction.method.targets import TargetSettings
+from recipe.golden_redaction.method.visits import Rollout, StateVisit
+from recipe.golden_redaction.records.records import make_entry
+from recipe.golden_redaction.records.schema import RecordError
+from verl_ext.core.errors import SignalError
+from verl_ext.data.arc_tasks import Grid, Pair
+from verl_ext.sandbox.programs import Programs
+from verl_ext.sandbox.results import Execution, ProgramResult, Status, judge
 
 STATE = RedactedState("t", 3)
-PAIRS = (Pair([[0]], [[1]]), Pair([[0]], [[2]]))
-GRIDS: tuple[Grid | None, ...] = (None, [[1]], [[2]], [[3]])
+ONE, TWO, THREE = ((1,),), ((2,),), ((3,),)
+PAIRS = (Pair(((0,),), ONE), Pair(((0,),), TWO))
+GRIDS: tuple[Grid | None, ...] = (None, ONE, TWO, THREE)
 
 
 def _run(pair: Pair, grid: Grid | None, status: Status = Status.RUNTIME_ERROR) -> Execution:
@@ -75,7 +80,7 @@ def test_a_states_metrics_are_those_of_counting(answers: list[tuple[float | None
         assert set(result.metrics.values()) == {None}
         return
     assert result.metrics["pass_rate"] == len(passed) / len(labelled)
-    right = ([[1]], [[2]])
+    right = (ONE, TWO)
     for name, place in (("test", 1), ("fresh", 2)):
         assert result.metrics[f"{name}_pass_rate"] == sum(a[place] == right for a in passed) / len(labelled)
         voted = tuple(vote([answer[place][number] for answer in passed]) for number in (0, 1))
@@ -86,13 +91,13 @@ def test_a_states_metrics_are_those_of_counting(answers: list[tuple[float | None
 
 
 def test_without_fresh_pairs_nothing_is_said_about_them():
-    metrics = measure_state(STATE, [Outcome(1.0, _runs([[1]], [[2]]))], PAIRS).metrics
+    metrics = measure_state(STATE, [Outcome(1.0, _runs(ONE, TWO))], PAIRS).metrics
     assert {name for name, value in metrics.items() if value is None} == {name for name in METRICS if "fresh" in name}
 
 
 def test_an_infrastructure_error_is_no_label_anywhere():
     lost = _runs(None, None, status=Status.INFRASTRUCTURE_ERROR)
-    right, wrong = _runs([[1]], [[2]]), _runs([[1]], [[1]])
+    right, wrong = _runs(ONE, TWO), _runs(ONE, ONE)
     half = (right[0], lost[1])
     one = measure_state(STATE, [Outcome(None), Outcome(1.0, right, half), Outcome(1.0, lost, lost)], PAIRS, PAIRS)
     assert one.num_labels == 2
@@ -100,9 +105,10 @@ def test_an_infrastructure_error_is_no_label_anywhere():
         "pass_rate": 1, "test_pass_rate": 1, "test_solved": 1, "fresh_right": 1, "fresh_pass_rate": None,
         "fresh_solved": None,
     }  # fmt: skip
-    # One wrong pair decides, whatever could not be run.
-    other = measure_state(STATE, [Outcome(1.0, wrong, (_run(PAIRS[0], [[3]]), lost[1]))], PAIRS, PAIRS)
-    assert (other.metrics["test_solved"], other.metrics["fresh_solved"], other.metrics["fresh_pass_rate"]) == (0, 0, 0)
+    # A wrong vote is one, whatever could not be run; a program with a pair that could not be run has no label.
+    other = measure_state(STATE, [Outcome(1.0, wrong, (_run(PAIRS[0], THREE), lost[1]))], PAIRS, PAIRS)
+    assert (other.metrics["test_solved"], other.metrics["fresh_solved"]) == (0, 0)
+    assert (other.metrics["test_pass_rate"], other.metrics["fresh_pass_rate"]) == (0, None)
 
 
 # ------------------------------ the ladder ------------------------------
@@ -229,7 +235,7 @@ class FlakyExecutor:
 def test_identical_programs_run_once_and_infrastructure_errors_again():
     lost = Status.INFRASTRUCTURE_ERROR
     executor = FlakyExecutor({"good": [Status.OK] * 3, "late": [lost, Status.OK], "never": [lost] * 9})
-    programs = Programs(executor)  # pyright: ignore[reportArgumentType]
+    programs = Programs(executor, ATTEMPTS)  # pyright: ignore[reportArgumentType]
     jobs = [("t", "good"), ("t", "late"), ("t", "good"), ("t", "never")]
     statuses = [result.pairs[0].status for result in programs.run("example", jobs, {"t": PAIRS})]
     assert statuses == [Status.OK, Status.OK, Status.OK, lost]
@@ -260,12 +266,10 @@ def test_visited_states_are_read_from_plain_lines(tmp_path: Path, problems: dict
 
 
 def _entry(prompt_ids: list[int], k: int) -> dict[str, Any]:
-    credit = assign_credit([[1.0, 0.0]], [-0.5], CreditSettings())
-    rollouts = [{"text": "x", "reward": float(reward), "statuses": ["ok"]} for reward in (1, 0)]
-    return make_entry(
-        step=1, weight_version=0, problem="a", k=k, prompt_ids=prompt_ids, teacher=4, tokens=[4],
-        rollouts=[rollouts], credit=credit, targets=[float("nan")], log_probs_before=[-0.5],
-    )  # fmt: skip
+    rollouts = tuple(Rollout("x", reward, ("ok",)) for reward in (1.0, 0.0))
+    visit = StateVisit("a", k, tuple(prompt_ids), 4, (4,), 0, (rollouts,))
+    visit.assign_credit([-0.5], CreditSettings(), TargetSettings())
+    return make_entry(visit, 1)
 
 
 def test_visited_states_are_read_from_training_entries_of_the_same_states(tmp_path: Path, problems: dict[str, Problem]):
@@ -298,7 +302,7 @@ def test_states_that_fit_no_task_are_an_error(tmp_path: Path, problems: dict[str
 def test_fresh_pairs_of_other_tasks_are_left_out(tmp_path: Path, problems: dict[str, Problem]):
     pairs = [{"input": [[1]], "output": [[2]]}]
     path = _write(tmp_path / "f", {"id": "a", "pairs": pairs}, {"id": "z", "pairs": pairs})
-    assert read_fresh(path, problems) == {"a": (Pair([[1]], [[2]]),)}
+    assert read_fresh(path, problems) == {"a": (Pair(ONE, TWO),)}
     with pytest.raises(SignalError, match="has fresh pairs of none of the 2 tasks"):
         read_fresh(_write(tmp_path / "g", {"id": "z", "pairs": pairs}), problems)
 

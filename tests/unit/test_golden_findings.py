@@ -1,6 +1,6 @@
 """What a run of golden redaction came to: the first probe against the last, at the places that both have."""
 
-from recipe.golden_redaction.findings import run_findings
+from recipe.golden_redaction.method.findings import run_findings
 
 
 def probe(step: int, problem: str, share: float, pass_rate: float | None) -> dict:

@@ -5,19 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.golden_redaction.credit import StateCredit
-from recipe.golden_redaction.labelled_states import ReferenceLogProbs, StateTokens, mini_batches
-from recipe.golden_redaction.targets import Targets
-from recipe.golden_redaction.visits import Visit
+from recipe.golden_redaction.method.credit import StateCredit
+from recipe.golden_redaction.method.labelled_states import ReferenceLogProbs, StateTokens, mini_batches
+from recipe.golden_redaction.method.targets import Targets
+from recipe.golden_redaction.method.visits import StateVisit
 
 
-def _visit(number: int, tokens: tuple[int, ...], problem: str = "a") -> Visit:
-    return Visit(problem, 3, (number, number + 1), tokens[0], tokens, tuple(() for _ in tokens), 0)
+def _visit(number: int, tokens: tuple[int, ...], problem: str = "a") -> StateVisit:
+    return StateVisit(problem, 3, (number, number + 1), tokens[0], tokens, 0)
 
 
-def _credit(advantages: tuple[int, ...]) -> StateCredit:
+def _credited(number: int, advantages: tuple[int, ...]) -> StateVisit:
     size = len(advantages)
-    return StateCredit(np.ones(size), np.zeros(size), np.ones(size), np.array(advantages), 0.5, 1.0)
+    visit = _visit(number, tuple(range(size)))
+    visit.credit = StateCredit(np.ones(size), np.zeros(size), np.ones(size), np.array(advantages), 0.5, 1.0)
+    visit.targets = _targets(advantages)
+    return visit
 
 
 def _targets(advantages: tuple[int, ...]) -> Targets:
@@ -29,8 +32,8 @@ ADVANTAGES = st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=4).map(t
 
 @given(st.lists(ADVANTAGES, min_size=1, max_size=9), st.integers(1, 4), st.sampled_from(["state_mean", "token_mean"]))
 def test_every_labelled_state_is_in_the_update_of_its_place(step, size: int, reduction: str):
-    visits = [_visit(place, tuple(range(len(advantages)))) for place, advantages in enumerate(step)]
-    batches = mini_batches(visits, [*map(_credit, step)], [*map(_targets, step)], size, reduction)
+    visits = [_credited(number, advantages) for number, advantages in enumerate(step)]
+    batches = mini_batches(visits, size, reduction)
     labelled = [place for place, advantages in enumerate(step) if any(advantages)]
     assert [state.ids[0] for batch in batches for state in batch] == labelled
     # The n-th update has the labelled ones of the n-th `size` visits; updates without any are left out.
@@ -51,24 +54,26 @@ def test_every_labelled_state_is_in_the_update_of_its_place(step, size: int, red
 
 def test_weights_stay_with_their_tokens():
     step = [(1, 0), (0, 0, 0), (-1, 1, 0, 1)]
-    visits = [_visit(place, tuple(range(len(advantages)))) for place, advantages in enumerate(step)]
-    (batch,) = mini_batches(visits, [*map(_credit, step)], [*map(_targets, step)], 3, "state_mean")
+    visits = [_credited(number, advantages) for number, advantages in enumerate(step)]
+    (batch,) = mini_batches(visits, 3, "state_mean")
     assert [state.weights for state in batch] == [(0.5, 0.0), pytest.approx((1 / 6, 1 / 6, 0, 1 / 6))]
 
 
 def test_the_reference_is_asked_for_each_token_of_a_state_once():
     reference = ReferenceLogProbs()
     first, other = _visit(0, (5, 6)), _visit(9, (5,), problem="b")
-    assert reference.missing([first, other]) == {0: StateTokens(first.ids, (5, 6)), 1: StateTokens(other.ids, (5,))}
+    asked = [(first, StateTokens(first.ids, (5, 6))), (other, StateTokens(other.ids, (5,)))]
+    assert reference.missing([first, other]) == asked
     reference.add(first, (5, 6), (-1.0, -2.0))
     again = _visit(0, (6, 7, 5))
-    # Only what is new, in a state that is known; places are those of the visits.
-    assert reference.missing([first, again, other]) == {
-        1: StateTokens(first.ids, (7,)),
-        2: StateTokens(other.ids, (5,)),
-    }
+    # Only what is new, in a state that is known.
+    assert reference.missing([first, again, other]) == [
+        (again, StateTokens(first.ids, (7,))),
+        (other, StateTokens(other.ids, (5,))),
+    ]
     with pytest.raises(KeyError):
-        reference.of([again])
+        reference.fill([again])
     reference.add(again, (7,), (-3.0,))
     reference.add(other, (5,), (-4.0,))
-    assert reference.of([again, other]) == [[-2.0, -3.0, -1.0], [-4.0]]
+    reference.fill([again, other])
+    assert (again.reference, other.reference) == ([-2.0, -3.0, -1.0], [-4.0])

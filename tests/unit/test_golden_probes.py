@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.golden_redaction.probes import hidden_tokens, probe_metrics, probe_rows, probe_states
-from recipe.golden_redaction.problems import Problem
-from recipe.golden_redaction.redaction import RedactedState
+from recipe.golden_redaction.method.probes import hidden_tokens, probe_metrics, probe_rows, probe_states
+from recipe.golden_redaction.method.problems import Problem
+from recipe.golden_redaction.method.redaction import RedactedState
 
 
 @given(st.integers(1, 2000), st.integers(1, 100))

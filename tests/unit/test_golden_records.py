@@ -7,37 +7,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recipe.golden_redaction.credit import CreditSettings, assign_credit
-from recipe.golden_redaction.record_schema import RecordError, find_problems
-from recipe.golden_redaction.records import TrainingRecords, make_entry, warm_start
-from recipe.golden_redaction.targets import TargetSettings, target_log_probs
+from recipe.golden_redaction.method.credit import CreditSettings
+from recipe.golden_redaction.method.targets import TargetSettings
+from recipe.golden_redaction.method.visits import Rollout, StateVisit
+from recipe.golden_redaction.records.records import TrainingRecords, make_entry, warm_start
+from recipe.golden_redaction.records.schema import RecordError, find_problems
 
 
-def rollout(reward: float | None) -> dict:
+def rollout(reward: float | None) -> Rollout:
     status = {1: "ok", 0: "wrong_output", None: "infrastructure_error"}[reward]
-    return {"text": "    return result\n", "reward": reward, "statuses": ["ok", status]}
+    return Rollout("    return result\n", reward, ("ok", status))
+
+
+def visit(weight_version: int = 0) -> StateVisit:
+    rollouts = tuple((rollout(reward),) * 8 for reward in (1.0, 0.0, None))
+    return StateVisit("007bbfb7", 5, (0, 1, 2, 3), 11, (10, 11, 12), weight_version, rollouts)
 
 
 def entry(weight_version: int = 0, **changes) -> dict:
-    rewards = [[1.0] * 8, [0.0] * 8, [None] * 8]
-    log_probs = np.log([0.3, 0.4, 0.1])
-    credit = assign_credit(rewards, log_probs, CreditSettings(rollouts_per_action=8))
-    made = make_entry(
-        step=3,
-        weight_version=weight_version,
-        problem="007bbfb7",
-        k=5,
-        prompt_ids=np.arange(4),
-        teacher=11,
-        tokens=[10, 11, 12],
-        rollouts=[[rollout(reward) for reward in token] for token in rewards],
-        credit=credit,
-        targets=target_log_probs(log_probs, credit.advantages, TargetSettings()).log_probs,
-        log_probs_before=log_probs,
-        log_probs_after_trainer=log_probs + np.array([0.1, -0.1, 0.0]),
-        log_probs_reference=log_probs,
-    )
-    return {**made, **changes}
+    made, log_probs = visit(weight_version), np.log([0.3, 0.4, 0.1]).tolist()
+    made.assign_credit(log_probs, CreditSettings(rollouts_per_action=8), TargetSettings())
+    made.trainer["after"] = (log_probs + np.array([0.1, -0.1, 0.0])).tolist()
+    made.reference = log_probs
+    return {**make_entry(made, 3), **changes}
 
 
 def test_what_the_algorithm_has_becomes_a_valid_entry():
@@ -64,7 +56,8 @@ def test_entries_come_back_as_they_were_written(tmp_path: Path):
     records.cut_back_to(kept)
     records.append([entry(4)])
     back = warm_start(path, None)
-    assert back.entries == [entry(1), entry(2), entry(4)]
+    assert back.visits == [visit(1), visit(2), visit(4)]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [entry(1), entry(2), entry(4)]
     assert (back.num_read, back.num_stale, back.is_cut) == (3, 0, False)
 
 
@@ -77,7 +70,7 @@ def test_stale_entries_are_left_out(tmp_path: Path, max_staleness, weight_versio
     path = tmp_path / "entries.jsonl"
     TrainingRecords(path).append([entry(version) for version in (0, 5, 6, 9)])
     back = warm_start(path, max_staleness, weight_version)
-    assert [kept["weight_version"] for kept in back.entries] == versions
+    assert [kept.weight_version for kept in back.visits] == versions
     assert back.num_stale == 4 - len(versions)
 
 
@@ -86,7 +79,7 @@ def test_a_line_that_a_killed_run_did_not_finish_is_left_out(tmp_path: Path):
     TrainingRecords(path).append([entry(1), entry(2)])
     path.write_text(path.read_text()[:-30])
     back = warm_start(path, None)
-    assert back.entries == [entry(1)]
+    assert back.visits == [visit(1)]
     assert back.is_cut
     path.write_text(json.dumps(entry(1))[:-30] + "\n" + json.dumps(entry(2)) + "\n")
     with pytest.raises(RecordError, match="line 1 does not follow the schema"):
@@ -96,7 +89,27 @@ def test_a_line_that_a_killed_run_did_not_finish_is_left_out(tmp_path: Path):
 def test_fields_of_others_are_kept(tmp_path: Path):
     path = tmp_path / "entries.jsonl"
     TrainingRecords(path).append([entry(note="mine")])
-    assert warm_start(path, None).entries[0]["note"] == "mine"
+    assert json.loads(path.read_text())["note"] == "mine"
+    assert warm_start(path, None).visits == [visit()]
+
+
+def test_an_entry_is_written_byte_for_byte_as_its_schema_has_it():
+    made = StateVisit("a", 2, (5, 6), 7, (7, 8), 3)
+    made.rollouts = ((Rollout("x", 1.0, ("ok",), (((1, 2),),)),), (Rollout("y", None, ("infrastructure_error",)),))
+    made.assign_credit([-0.5, -2.0], CreditSettings(), TargetSettings())
+    made.own_log_probs = {"policy": [None, -0.25], "reference": [None, -1.5]}
+    made.trainer["after"], made.engine["after"] = [-0.25, -2.5], [-0.25, -2.25]
+    unlabelled = '"reward": null, "confidence": 0.0, "advantage": 0, "target": null, "log_prob_before": -2.0, '
+    assert json.dumps(make_entry(made, 4)) == (
+        '{"prompt_log_probs": {"policy": [null, -0.25], "reference": [null, -1.5]}, "schema": 1, "step": 4, '
+        '"weight_version": 3, "problem": "a", "k": 2, "prompt_ids": [5, 6], "teacher": 7, "state_reward": 1.0, '
+        '"coverage": 0.6065306597126334, "actions": [{"token": 7, "rollouts": [{"text": "x", "reward": 1.0, '
+        '"statuses": ["ok"], "outputs": [[[1, 2]]]}], "reward": 1.0, "confidence": 0.0, "advantage": 0, '
+        '"target": null, "log_prob_before": -0.5, "log_prob_after_trainer": -0.25, "log_prob_after_engine": -0.25, '
+        '"log_prob_reference": null}, {"token": 8, "rollouts": [{"text": "y", "reward": null, '
+        '"statuses": ["infrastructure_error"]}], ' + unlabelled + '"log_prob_after_trainer": -2.5, '
+        '"log_prob_after_engine": -2.25, "log_prob_reference": null}]}'
+    )
 
 
 def broken(place: str, value) -> dict:
@@ -165,9 +178,8 @@ def test_misuse_is_refused(tmp_path: Path):
         warm_start(tmp_path / "none.jsonl", None)
     with pytest.raises(ValueError, match="max_staleness must be at least 0"):
         warm_start(tmp_path / "none.jsonl", -1)
-    credit = assign_credit([[1.0]], [-1.0], CreditSettings())
-    with pytest.raises(ValueError, match="one of everything for each of 2 tokens"):
-        make_entry(
-            step=1, weight_version=0, problem="a", k=1, prompt_ids=[1], teacher=1, tokens=[1, 2], rollouts=[[]],
-            credit=credit, targets=[np.nan], log_probs_before=[-1.0],
-        )  # fmt: skip
+    made = StateVisit("a", 1, (1,), 1, (1, 2), 0, ((), ()))
+    made.assign_credit([-1.0, -1.0], CreditSettings(), TargetSettings())
+    made.reference = [-1.0]
+    with pytest.raises(ValueError, match=r"one of everything for each of 2 tokens.*'log_prob_reference': 1"):
+        make_entry(made, 1)

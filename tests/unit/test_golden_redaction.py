@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.golden_redaction.redaction import RedactionController, RedactionSettings
+from recipe.golden_redaction.method.redaction import RedactionController, RedactionSettings
 
 SETTINGS = st.builds(
     lambda initial_k, low, band, patience, growth, seed: RedactionSettings(
-        initial_k, min(1.0, low + band), low, patience, growth, seed
+        initial_k=initial_k, grow_above=min(1.0, low + band), shrink_below=low, patience=patience, growth=growth,
+        seed=seed,
     ),
     st.integers(1, 30), st.floats(0, 0.5), st.floats(0.01, 0.5), st.integers(1, 4), st.floats(1, 4), st.integers(0, 5),
 )  # fmt: skip
@@ -255,7 +256,7 @@ def test_misuse_is_refused():
 @pytest.mark.parametrize(
     "setting",
     [{"initial_k": 0}, {"patience": 0}, {"patience": True}, {"seed": -1}, {"grow_above": 1.1}, {"grow_above": 0.25},
-     {"growth": 0.9}, {"growth": float("inf")}, {"growth": "fast"}, {"decided_above": 1.0}, {"decided_above": 1}],
+     {"growth": 0.9}, {"growth": float("inf")}, {"growth": "fast"}, {"decided_above": 1.0}],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(ValueError, match=f"{next(iter(setting))} must be .*got"):

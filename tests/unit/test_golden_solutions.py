@@ -8,21 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from each import check_each
 
-from data_preprocess.arc_tasks import Grid
-from recipe.golden_redaction.golden_check import check_all, check_solution, order_problems
-from recipe.golden_redaction.golden_form import form_problems, hard_coded, measure
-from recipe.golden_redaction.golden_order import ORDER
-from recipe.golden_redaction.golden_run import run_solution, run_solutions
-from recipe.golden_redaction.golden_sufficiency import head, measure_task
-from recipe.golden_redaction.golden_tasks import (
-    GoldenError,
-    NamedPair,
-    read_pairs,
-    read_solution,
-    solution_names,
-)
-from recipe.golden_redaction.prompts import golden_text
+from verl_ext.arc.check import check_all, check_solution, order_problems
+from verl_ext.arc.form import form_problems, hard_coded, measure
+from verl_ext.arc.order import ORDER
+from verl_ext.arc.prompts import golden_text
+from verl_ext.arc.run import run_solution, run_solutions
+from verl_ext.arc.solutions import GoldenError, read_pairs, read_solution, solution_names
+from verl_ext.arc.sufficiency import head, measure_task
+from verl_ext.data.arc_tasks import Grid, Pair
 from verl_ext.sandbox.pool import SandboxPool
 from verl_ext.sandbox.results import Execution, Status
 
@@ -43,7 +38,8 @@ DOCSTRING = '''\
 GOOD = (
     f"def solve(input_grid):\n{DOCSTRING}    result = [[c + 1 for c in row] for row in input_grid]\n    return result\n"
 )
-PAIRS = [NamedPair("train 0", ((1, 2),), ((2, 3),)), NamedPair("test 0", ((0,), (4,)), ((1,), (5,)))]
+PAIRS = {"train 0": Pair(((1, 2),), ((2, 3),)), "test 0": Pair(((0,), (4,)), ((1,), (5,)))}
+FIRST = {"train 0": PAIRS["train 0"]}
 
 
 def solution(*code: str) -> str:
@@ -63,12 +59,14 @@ def test_there_are_enough_solutions_and_each_has_its_place_in_the_order():
     assert order_problems({name: read_solution(name) for name in NAMES}) == {}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_solution_has_the_form_and_writes_no_output_down(name: str):
-    source = read_solution(name)
-    assert form_problems(source) == []
-    assert hard_coded(source) == []
-    assert golden_text(source)
+def test_every_solution_has_the_form_and_writes_no_output_down():
+    def check(name: str) -> None:
+        source = read_solution(name)
+        assert form_problems(source) == []
+        assert hard_coded(source) == []
+        assert golden_text(source)
+
+    check_each(NAMES, check)
 
 
 def test_no_two_solutions_have_the_same_code():
@@ -101,7 +99,7 @@ def test_a_real_solution_that_is_broken_is_reported_with_its_task_and_pair(tmp_p
 
 def test_a_solution_in_the_form_has_no_problems():
     assert form_problems(GOOD) == []
-    assert hard_coded(GOOD, [pair.output for pair in PAIRS]) == []
+    assert hard_coded(GOOD, [pair.output for pair in PAIRS.values()]) == []
 
 
 @pytest.mark.parametrize(
@@ -239,8 +237,8 @@ def test_a_failure_is_reported_with_its_pair(code: list[str], first: str, second
 
 def test_a_hang_is_blamed_on_its_pair():
     code = ["while len(input_grid) == 2:", "    pass", "result = [[c + 1 for c in row] for row in input_grid]"]
-    found = problems_on(solution(*code), time_limit=3.0)
-    assert found == {"train 0": "", "test 0": "still running after 3 s"}
+    found = problems_on(solution(*code), time_limit=8.0)
+    assert found == {"train 0": "", "test 0": "still running after 8 s"}
     found = problems_on(solution("while True:", "    pass", "result = []"), time_limit=1.0)
     assert found == {"train 0": "still running after 1 s", "test 0": "not reached"}
 
@@ -254,10 +252,10 @@ def test_a_process_that_dies_is_reported():
 def test_a_solution_that_hangs_or_dies_leaves_the_others_their_results():
     hangs = solution("while True:", "    pass", "result = []")
     dies = solution("import os", "os._exit(3)", "result = []")
-    found = run_solutions([(GOOD, PAIRS), (hangs, PAIRS[:1]), (dies, PAIRS[:1]), (GOOD, PAIRS)], time_limit=3.0)
+    found = run_solutions([(GOOD, PAIRS), (hangs, FIRST), (dies, FIRST), (GOOD, PAIRS)], time_limit=8.0)
     assert [[result.problem for result in results] for results in found] == [
         ["", ""],
-        ["still running after 3 s"],
+        ["still running after 8 s"],
         ["the process ended without an answer"],
         ["", ""],
     ]
@@ -291,7 +289,7 @@ def test_a_folder_is_checked_as_a_whole(tmp_path: Path):
     (tmp_path / "made_up.py").write_text(GOOD)
     (tmp_path / "__main__.py").write_text("")
     by_task = {report.task: report.problems for report in check_all(tmp_path, {"made_up": PAIRS})}
-    assert by_task["made_up"] == ("is not in golden_order.py: add it to a level",)
+    assert by_task["made_up"] == ("is not in order.py: add it to a level",)
     assert set(by_task) == {"made_up", *ORDER}
     (report,) = check_all(tmp_path, {}, ["made_up"])
     assert report.problems == ("there are no pairs of this task in the given files",)
@@ -309,7 +307,7 @@ def write_task(folder: Path, name: str, **changed: object) -> Path:
 def test_pairs_come_from_collections_and_fresh_files(tmp_path: Path):
     tasks, fresh = write_task(tmp_path, "a"), tmp_path / "fresh.jsonl"
     fresh.write_text(json.dumps({"id": "a", "pairs": [{"input": [[1]], "output": [[2]]}]}) + "\n")
-    assert [pair.name for pair in read_pairs([tasks], fresh)["a"]] == ["train 0", "test 0", "fresh 0"]
+    assert list(read_pairs([tasks], fresh)["a"]) == ["train 0", "test 0", "fresh 0"]
     fresh.write_text("{}\n")
     with pytest.raises(GoldenError, match="expected lines"):
         read_pairs([tasks], fresh)
@@ -368,4 +366,4 @@ def test_a_program_that_nobody_could_judge_is_no_attempt():
 
 
 def test_the_command_module_is_named_as_documented():
-    assert importlib.import_module("recipe.golden_redaction.golden.__main__").main
+    assert importlib.import_module("recipe.golden_redaction.golden").main

@@ -1,6 +1,5 @@
-"""Visits: what an entry records comes back as the same visit, and metrics count what a loop over everything counts."""
+"""Visits: a visit grows, what an entry records comes back, and metrics count what a loop over everything counts."""
 
-import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -10,40 +9,43 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.golden_redaction.credit import CreditSettings, StateCredit, assign_credit
-from recipe.golden_redaction.record_schema import find_problems
-from recipe.golden_redaction.records import make_entry
-from recipe.golden_redaction.targets import TargetSettings, target_log_probs
-from recipe.golden_redaction.visits import Visit, deciding_status, mean_label, visit_metrics
+from recipe.golden_redaction.method.credit import CreditSettings, assign_credit
+from recipe.golden_redaction.method.targets import TargetSettings, target_log_probs
+from recipe.golden_redaction.method.visits import Rollout, StateVisit, mean_label, visit_metrics
+from recipe.golden_redaction.records.records import make_entry, read_visit
+from recipe.golden_redaction.records.schema import find_problems
 
 SETTINGS = CreditSettings(rollouts_per_action=16, min_labels=4)
 LABELS = {"ok": 1.0, "wrong_output": 0.0, "timeout": 0.0, "infrastructure_error": None}
 
 
-def rollout(status: str, outputs: bool = False) -> dict:
-    statuses = ["ok", status]
-    grids = {"outputs": [[[1]], [[2]] if status == "ok" else None]} if outputs else {}
-    return {"text": "\n    return result\n", "reward": LABELS[status], "statuses": statuses} | grids
+def rollout(status: str, outputs: bool = False) -> Rollout:
+    grids = (((1,),), ((2,),) if status == "ok" else None) if outputs else None
+    return Rollout("\n    return result\n", LABELS[status], ("ok", status), grids)
 
 
-def visit(tokens: Sequence[int], statuses: Sequence[Sequence[str]], teacher: int = 7, **changes) -> Visit:
-    rollouts = tuple(tuple(rollout(status) for status in action) for action in statuses)
-    made = Visit("007bbfb7", 3, (1, 2, 3), teacher, tuple(tokens), rollouts, 5)
-    return dataclasses.replace(made, **changes)
+def rolled_out(
+    tokens: Sequence[int], statuses: Sequence[Sequence[str]], teacher: int = 7, outputs: bool = False
+) -> StateVisit:
+    made = StateVisit("007bbfb7", 3, (1, 2, 3), teacher, tuple(tokens), 5)
+    made.rollouts = tuple(tuple(rollout(status, outputs) for status in action) for action in statuses)
+    return made
 
 
-def log_probs(count: int) -> np.ndarray:
-    return np.log(np.linspace(0.05, 0.2, count))
+def log_probs(count: int) -> list[float]:
+    return np.log(np.linspace(0.05, 0.2, count)).tolist()
 
 
-def credits_of(visits: Sequence[Visit]) -> list[StateCredit]:
-    return [assign_credit(one.labels, log_probs(len(one.tokens)), SETTINGS) for one in visits]
+def credited(tokens: Sequence[int], statuses: Sequence[Sequence[str]], outputs: bool = False) -> StateVisit:
+    made = rolled_out(tokens, statuses, outputs=outputs)
+    made.assign_credit(log_probs(len(tokens)), SETTINGS, TargetSettings())
+    return made
 
 
-GOOD_AND_BAD = visit([7, 8, 9], [["ok"] * 16, ["wrong_output"] * 16, ["infrastructure_error"] * 2])
-BAD_TEACHER = visit([4, 7], [["ok"] * 16, ["timeout"] * 15 + ["ok"]])
-DECIDED = visit([7], [["ok", "wrong_output"]])
-UNLABELLED = visit([7, 3], [["infrastructure_error"], []])
+GOOD_AND_BAD = ([7, 8, 9], [["ok"] * 16, ["wrong_output"] * 16, ["infrastructure_error"] * 2])
+BAD_TEACHER = ([4, 7], [["ok"] * 16, ["timeout"] * 15 + ["ok"]])
+DECIDED = ([7], [["ok", "wrong_output"]])
+UNLABELLED = ([7, 3], [["infrastructure_error"], []])
 
 
 # ------------------------------ a visit ------------------------------
@@ -51,46 +53,47 @@ UNLABELLED = visit([7, 3], [["infrastructure_error"], []])
 
 @pytest.mark.parametrize("made", [GOOD_AND_BAD, BAD_TEACHER, DECIDED, UNLABELLED])
 @pytest.mark.parametrize("outputs", [True, False])
-def test_an_entry_gives_its_visit_back(made: Visit, outputs: bool):
-    statuses = [[one["statuses"][-1] for one in action] for action in made.rollouts]
-    made = dataclasses.replace(
-        made, rollouts=tuple(tuple(rollout(status, outputs) for status in action) for action in statuses)
-    )
-    before = log_probs(len(made.tokens))
-    (credit,) = credits_of([made])
-    entry = make_entry(
-        step=6,
-        weight_version=made.weight_version,
-        problem=made.problem,
-        k=made.k,
-        prompt_ids=made.ids,
-        teacher=made.teacher,
-        tokens=made.tokens,
-        rollouts=made.rollouts,
-        credit=credit,
-        targets=target_log_probs(before, credit.advantages, TargetSettings()).log_probs,
-        log_probs_before=before,
-    )
+def test_an_entry_gives_its_rolled_out_visit_back(made: tuple, outputs: bool):
+    entry = make_entry(credited(*made, outputs=outputs), 6)
     assert find_problems(entry) == []
-    assert Visit.from_entry(json.loads(json.dumps(entry))) == made
+    assert read_visit(json.loads(json.dumps(entry))) == rolled_out(*made, outputs=outputs)
+
+
+def test_a_visit_grows_from_rollouts_to_credit_to_movement():
+    visit = rolled_out(*GOOD_AND_BAD)
+    with pytest.raises(AttributeError, match="credit"):
+        _ = visit.credit
+    before = log_probs(3)
+    visit.assign_credit(before, SETTINGS, TargetSettings())
+    credit = assign_credit(visit.labels, before, SETTINGS)
+    assert visit.credit.advantages.tolist() == credit.advantages.tolist() == [1, -1, 0]
+    targets = target_log_probs(before, credit.advantages, TargetSettings()).log_probs
+    assert np.array_equal(visit.targets.log_probs, targets, equal_nan=True)
+    with pytest.raises(KeyError, match="after"):
+        visit.movement("trainer", 1e-4)
+    visit.trainer["after"] = [before[0] + 0.1, before[1] + 0.1, before[2]]
+    visit.engine["before"], visit.engine["after"] = before, [before[0] - 0.1, before[1], before[2]]
+    assert visit.movement("trainer", 1e-4).kinds == ("intended", "wrong_way", "")
+    assert visit.movement("engine", 1e-4).kinds == ("wrong_way", "still", "")
 
 
 def test_labels_and_numbers_are_those_of_the_rollouts():
-    assert visit([7, 8], [["ok", "timeout"], ["infrastructure_error"]]).labels == [[1.0, 0.0], [None]]
-    assert [one.num_rollouts for one in (GOOD_AND_BAD, DECIDED, UNLABELLED)] == [34, 2, 1]
+    assert rolled_out([7, 8], [["ok", "timeout"], ["infrastructure_error"]]).labels == [[1.0, 0.0], [None]]
+    assert [rolled_out(*made).num_rollouts for made in (GOOD_AND_BAD, DECIDED, UNLABELLED)] == [34, 2, 1]
 
 
 # ------------------------------ metrics ------------------------------
 
 
-def by_brute_force(visits: Sequence[Visit], credits: Sequence[StateCredit]) -> dict[str, float]:
+def by_brute_force(visits: Sequence[StateVisit]) -> dict[str, float]:
     """One loop over everything, nothing shared with the implementation."""
     counts = dict.fromkeys(
         ("actions", "undecided", "labelled", "preferred", "dispreferred", "preferred teachers", "rollouts", "none"), 0
     )
     rewards: list[float] = []
     statuses: dict[str, int] = {}
-    for one, credit in zip(visits, credits, strict=True):
+    for one in visits:
+        credit = one.credit
         counts["undecided"] += len(one.tokens) >= 2
         counts["labelled"] += any(advantage != 0 for advantage in credit.advantages)
         if credit.state_reward == credit.state_reward:
@@ -102,8 +105,8 @@ def by_brute_force(visits: Sequence[Visit], credits: Sequence[StateCredit]) -> d
             counts["dispreferred"] += advantage == -1
             for made in action:
                 counts["rollouts"] += 1
-                counts["none"] += made["reward"] is None
-                statuses[made["statuses"][-1]] = statuses.get(made["statuses"][-1], 0) + 1
+                counts["none"] += made.reward is None
+                statuses[made.statuses[-1]] = statuses.get(made.statuses[-1], 0) + 1
     metrics = {
         "golden/visits/num_actions": counts["actions"] / len(visits),
         "golden/visits/undecided_share": counts["undecided"] / len(visits),
@@ -121,10 +124,9 @@ def by_brute_force(visits: Sequence[Visit], credits: Sequence[StateCredit]) -> d
 
 
 def test_metrics_of_clear_states():
-    visits = [GOOD_AND_BAD, BAD_TEACHER, DECIDED, UNLABELLED]
-    credits = credits_of(visits)
-    metrics = visit_metrics(visits, credits)
-    assert metrics == pytest.approx(by_brute_force(visits, credits))
+    visits = [credited(*made) for made in (GOOD_AND_BAD, BAD_TEACHER, DECIDED, UNLABELLED)]
+    metrics = visit_metrics(visits)
+    assert metrics == pytest.approx(by_brute_force(visits))
     # Said once in numbers, too.
     assert metrics["golden/visits/num_actions"] == 2.0
     assert metrics["golden/visits/undecided_share"] == 0.75
@@ -136,13 +138,12 @@ def test_metrics_of_clear_states():
 
 
 def test_means_over_nothing_have_no_key():
-    metrics = visit_metrics([UNLABELLED], credits_of([UNLABELLED]))
+    metrics = visit_metrics([credited(*UNLABELLED)])
     assert metrics["golden/sandbox/infrastructure_error"] == 1.0
     assert metrics["golden/visits/labelled_share"] == 0.0
     for name in ("golden/visits/state_reward", "golden/actions/teacher_preferred", "golden/sandbox/ok"):
         assert name not in metrics
-    unrolled = visit([7], [[]])
-    metrics = visit_metrics([unrolled], credits_of([unrolled]))
+    metrics = visit_metrics([credited([7], [[]])])
     assert metrics["golden/rollouts/num"] == 0.0
     assert not any(name.startswith("golden/sandbox/") for name in metrics)
 
@@ -156,25 +157,11 @@ def test_means_over_nothing_have_no_key():
     )
 )
 def test_metrics_are_those_of_a_loop_over_everything(statuses: list[list[list[str]]]):
-    visits = [visit(range(7, 7 + len(actions)), actions) for actions in statuses]
-    credits = credits_of(visits)
-    assert visit_metrics(visits, credits) == pytest.approx(by_brute_force(visits, credits))
+    visits = [credited(range(7, 7 + len(actions)), actions) for actions in statuses]
+    assert visit_metrics(visits) == pytest.approx(by_brute_force(visits))
 
 
-# ------------------------------ a rollout ------------------------------
-
-
-@pytest.mark.parametrize(
-    ("statuses", "decides"),
-    [
-        (["ok", "ok"], "ok"),
-        (["ok", "timeout", "wrong_output"], "timeout"),
-        (["wrong_output", "infrastructure_error"], "infrastructure_error"),
-        (["infrastructure_error"], "infrastructure_error"),
-    ],
-)
-def test_an_infrastructure_error_decides_before_the_first_failure(statuses: list[str], decides: str):
-    assert deciding_status(iter(statuses)) == decides
+# ------------------------------ labels ------------------------------
 
 
 def test_a_mean_label_is_of_the_labels_that_are_there():

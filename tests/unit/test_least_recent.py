@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.least_recent import LeastRecent
+from recipe.fast_dapo.curriculum.least_recent import LeastRecent
 
 
 @given(st.data())

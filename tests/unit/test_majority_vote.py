@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.majority_vote import majority_at_k
+from verl_ext.evaluation.statistics.majority_vote import majority_at_k
 
 
 def by_enumeration(answers: list[str], correct: list[bool], k: int) -> Fraction:

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_preprocess.math_data import CONFLICT, REPEATED, MathSet, collect
-from data_preprocess.math_text import INSTRUCTION
-from data_preprocess.row_choice import draw
-from data_preprocess.row_report import UnusableRow
-from data_preprocess.row_source import HubSource, SourceError, read_file
-from data_preprocess.schema import check_parquets
+from data_preprocess.math.data import CONFLICT, REPEATED, MathSet, collect
+from data_preprocess.math.text import INSTRUCTION
+from verl_ext.data.row_choice import draw
+from verl_ext.data.row_report import UnusableRow
+from verl_ext.data.row_source import HubSource, SourceError, read_file
+from verl_ext.data.schema import check_parquets
 
 TRAINING = ["dapo_math_17k", "numina_math", "openmath_reasoning", "gsm8k", "math_train", "deepscaler"]
 TESTING = ["math500", "aime24", "aime25", "amc23"]

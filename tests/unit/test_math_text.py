@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_preprocess.math_overlap import OverlapIndex, fingerprint
-from data_preprocess.math_text import (
+from data_preprocess.math.overlap import OverlapIndex, fingerprint
+from data_preprocess.math.text import (
     INSTRUCTION,
     answer_text,
     integer_text,

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verl_ext.json_lines import JsonLines
-from verl_ext.metrics_stream import STEP, MetricsStream, MetricsTail, read_metrics
-from verl_ext.run_totals import RunTotals
-from verl_ext.trainer_metrics import validation_accuracy
+from verl_ext.core.json_lines import JsonLines
+from verl_ext.run.metrics_stream import STEP, MetricsStream, MetricsTail, read_metrics
+from verl_ext.run.run_totals import RunTotals
+from verl_ext.run.trainer_metrics import validation_accuracy
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.pass_rates import PassRateHistogram, histogram, pass_at_k, summarize
+from verl_ext.evaluation.statistics.pass_rates import PassRateHistogram, histogram, pass_at_k, summarize
 
 
 @st.composite

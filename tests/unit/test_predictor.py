@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.predictor import PassRatePosterior, PredictorSettings, fit_prior
+from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings, fit_prior
 
 
 def make(num_prompts: int = 10, **settings) -> PassRatePosterior:

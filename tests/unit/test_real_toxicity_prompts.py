@@ -21,8 +21,8 @@ from data_preprocess.real_toxicity_prompts import (
     read_prompts,
     split,
 )
-from data_preprocess.row_report import UnusableRow
-from data_preprocess.schema import check_parquets
+from verl_ext.data.row_report import UnusableRow
+from verl_ext.data.schema import check_parquets
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "toxicity" / "rtp_quark_val.jsonl.gz"
 

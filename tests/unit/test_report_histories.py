@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_ext.metrics_stream import STEP
-from verl_ext.report.curriculum_data import (
+from recipe.fast_dapo.pages.curriculum_data import (
     EVENTS,
     accuracy_points,
     pass_histograms,
@@ -17,7 +16,8 @@ from verl_ext.report.curriculum_data import (
     prompt_row,
     shards,
 )
-from verl_ext.report.influence_data import (
+from recipe.golden_redaction.run_files import ENTRIES
+from recipe.tracin.pages.influence_data import (
     NUM_EXTREMES,
     bin_edges,
     class_of,
@@ -26,6 +26,7 @@ from verl_ext.report.influence_data import (
     influence_data,
     reward_classes,
 )
+from verl_ext.run.metrics_stream import STEP
 
 SCORES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60)
 HISTOGRAMS = st.lists(st.lists(st.integers(0, 5), min_size=4, max_size=4), min_size=1, max_size=25)
@@ -198,7 +199,7 @@ def test_samples_are_of_the_start_and_of_the_end(tmp_path: Path):
         {"step": step, "problem": "p", "k": 3, "actions": [{"rollouts": [rollout, rollout | {"text": f"y{step}"}]}] * 2}
         for step in range(1, 20)
     ]
-    run.folder.golden_entries.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    (run.path / ENTRIES).write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     found = read_samples(run)
     assert [one["step"] for one in found["start"]] == [1, 1, 2, 2, 3, 3, 4, 4]
     assert [one["step"] for one in found["end"]] == [16, 16, 17, 17, 18, 18, 19, 19]

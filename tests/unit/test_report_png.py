@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from verl_ext.metrics_stream import STEP, MetricsStream
 from verl_ext.report.__main__ import main
+from verl_ext.run.metrics_stream import STEP, MetricsStream
 
 
 @pytest.fixture

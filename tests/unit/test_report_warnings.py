@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_ext.metrics_stream import STEP
+from recipe.fast_dapo.pages.curriculum_view import conservation
 from verl_ext.report.curves import columns
-from verl_ext.report.run_facts import conservation, numbers, phase_columns, phases, state
+from verl_ext.report.recipe_pages import all_pages
+from verl_ext.report.run_facts import numbers, phase_columns, phases, state
 from verl_ext.report.run_warnings import find_warnings, null_steps
 from verl_ext.report.warning_rules import RULES
+from verl_ext.run.metrics_stream import STEP
 
 HEALTHY = {
     "engine_guard/probs_diff_mean": 1e-6,
@@ -101,7 +103,9 @@ def test_problems_come_first():
 
 
 def test_every_rule_can_be_worded():
-    for rule in RULES:
+    rules = [*RULES, *(rule for pages in all_pages() for rule in pages.rules)]
+    assert len(rules) > len(RULES)
+    for rule in rules:
         assert rule.what.format(count=1, of=2, worst=0.5)
 
 

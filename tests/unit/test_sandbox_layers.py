@@ -5,8 +5,9 @@ import struct
 
 import pytest
 
-from verl_ext.errors import ConfigError
-from verl_ext.sandbox import landlock, policy, seccomp, syscall_tables
+from verl_ext.core.errors import ConfigError
+from verl_ext.sandbox import policy
+from verl_ext.sandbox.inside import landlock, seccomp, syscall_tables
 from verl_ext.sandbox.policy import LAYERS, LEVELS, SandboxPolicy, SandboxUnavailableError, missing_layers
 from verl_ext.sandbox.pool import SandboxPool
 

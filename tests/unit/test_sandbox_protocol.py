@@ -11,7 +11,7 @@ from verl_ext.sandbox import protocol
 from verl_ext.sandbox.fork_server import classify
 from verl_ext.sandbox.policy import SandboxPolicy
 from verl_ext.sandbox.protocol import GRID, STARTED, grid_bytes, grid_problem, parse_grid
-from verl_ext.sandbox.results import Execution, ProgramResult, Status, judge
+from verl_ext.sandbox.results import Execution, ProgramResult, Status, deciding_status, judge, label
 
 NONCE = b"n" * protocol.NONCE_BYTES
 START = NONCE + STARTED
@@ -35,7 +35,7 @@ def _classify(data: bytes, code: int = 0, timed_out: bool = False, cpu: float = 
 @given(grids)
 def test_every_grid_survives_the_way(grid: list[list[int]]):
     assert grid_problem(grid) == ""
-    assert parse_grid(grid_bytes(grid)) == grid
+    assert parse_grid(grid_bytes(grid)) == tuple(map(tuple, grid))
     assert len(2 * START + grid_bytes(grid)) <= protocol.MAX_RESULT_BYTES
 
 
@@ -44,8 +44,9 @@ def test_every_grid_survives_the_way(grid: list[list[int]]):
 def test_whatever_is_parsed_is_a_grid(body: bytes):
     grid = parse_grid(body)
     if grid is not None:
-        assert grid_problem(grid) == ""
-        assert json.loads(body) == grid
+        rows = [list(row) for row in grid]
+        assert grid_problem(rows) == ""
+        assert json.loads(body) == rows
 
 
 @pytest.mark.parametrize(
@@ -124,12 +125,12 @@ def test_how_it_ended_decides(after_start: bytes, code: int, timed_out: bool, cp
 
 
 def test_the_comparison_says_what_differs():
-    right = judge(Execution(Status.OK, [[1, 2]]), [[1, 2]])
+    right = judge(Execution(Status.OK, ((1, 2),)), ((1, 2),))
     assert right.status is Status.OK
-    cells = judge(Execution(Status.OK, [[1, 2]]), [[1, 3]])
-    assert (cells.status, cells.detail, cells.grid) == (Status.WRONG_OUTPUT, "other cells", [[1, 2]])
-    assert judge(Execution(Status.OK, [[1, 2]]), [[1], [2]]).detail == "size 1x2 instead of 2x1"
-    assert judge(Execution(Status.TIMEOUT), [[1]]).status is Status.TIMEOUT
+    cells = judge(Execution(Status.OK, ((1, 2),)), ((1, 3),))
+    assert (cells.status, cells.detail, cells.grid) == (Status.WRONG_OUTPUT, "other cells", ((1, 2),))
+    assert judge(Execution(Status.OK, ((1, 2),)), ((1,), (2,))).detail == "size 1x2 instead of 2x1"
+    assert judge(Execution(Status.TIMEOUT), ((1,),)).status is Status.TIMEOUT
 
 
 def test_an_infrastructure_error_is_no_reward_of_zero():
@@ -139,5 +140,21 @@ def test_an_infrastructure_error_is_no_reward_of_zero():
     assert ProgramResult((ok, unknown)).reward is None
     assert ProgramResult((unknown,)).reward is None
     assert ProgramResult(()).reward is None
-    assert ProgramResult((wrong, unknown)).reward == 0.0
+    # Were failures labelled here, and possible passes not, the labels that remain would be too low.
+    assert ProgramResult((wrong, unknown)).reward is None
     assert not ProgramResult((ok, unknown)).solved
+
+
+@pytest.mark.parametrize(
+    ("statuses", "decides", "expected"),
+    [
+        (["ok", "ok"], "ok", 1.0),
+        (["ok", "timeout", "wrong_output"], "timeout", 0.0),
+        (["ok", "infrastructure_error", "wrong_output"], "infrastructure_error", None),
+        (["infrastructure_error"], "infrastructure_error", None),
+        ([], "infrastructure_error", None),
+    ],
+)
+def test_one_status_decides_the_label(statuses: list[str], decides: str, expected: float | None):
+    assert deciding_status(iter(statuses)) == decides
+    assert label(iter(statuses)) == expected

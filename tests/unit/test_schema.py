@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_preprocess import validate
-from data_preprocess.schema import ParquetError, check_parquet, check_parquets, make_row, write_parquet
+from verl_ext.data.schema import ParquetError, check_parquet, check_parquets, make_row, write_parquet
 
 
 def row(index=0, **changes):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.screening import (
+from recipe.fast_dapo.curriculum.screening import (
     ScreeningPlan,
     best_price,
     expected_outcome,

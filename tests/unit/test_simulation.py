@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.data_controller import TooManyGenerationBatches
+from recipe.fast_dapo.curriculum.data_controller import TooManyGenerationBatches
 from recipe.fast_dapo.simulate import main
-from recipe.fast_dapo.simulation import CurriculumSimulation, Scenario, summarize
-from recipe.fast_dapo.workload import Workload, WorkloadSettings, fit_pass_rates
+from recipe.fast_dapo.simulation.simulation import CurriculumSimulation, Scenario, summarize
+from recipe.fast_dapo.simulation.workload import Workload, WorkloadSettings, fit_pass_rates
 
 SMALL = Scenario(
     train_batch_size=8,

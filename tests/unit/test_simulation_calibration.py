@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.fast_dapo.simulate import compare, main
-from recipe.fast_dapo.simulation import CurriculumSimulation, Scenario
-from recipe.fast_dapo.simulation_calibration import MeasuredRun, _fit_times, calibrate
-from verl_ext.errors import SignalError
+from recipe.fast_dapo.simulation.calibration import MeasuredRun, _fit_times, calibrate
+from recipe.fast_dapo.simulation.command import compare, main
+from recipe.fast_dapo.simulation.simulation import CurriculumSimulation, Scenario
+from verl_ext.core.errors import SignalError
 
 TRUE = Scenario(
     schedule="merged",
@@ -40,16 +40,16 @@ def write_run(folder, scenario):
     """The three files of a run folder, of a simulated run."""
     simulation = CurriculumSimulation(scenario)
     records = []
-    take = simulation._take
+    update = simulation.controller.update_prompts
 
-    def take_and_record(finished, **kwargs):
-        for uid, samples in finished.items():
-            passes = int(sum(sample.success for sample in samples))
-            index = simulation._index[uid]
-            records.append({"step": 1, "event": "screening", "index": index, "samples": len(samples), "passes": passes})
-        take(finished, **kwargs)
+    def update_and_record(*args, **kwargs):
+        result = update(*args, **kwargs)
+        for outcome in result.outcomes:
+            counts = {"samples": outcome.samples, "passes": outcome.passes}
+            records.append({"step": 1, "event": "screening", "index": outcome.index, **counts})
+        return result
 
-    simulation._take = take_and_record
+    simulation.controller.update_prompts = update_and_record
     rows = []
     for number, step in enumerate(simulation.run(), 1):
         records.append({"step": number, "event": "trained", "index": 0})

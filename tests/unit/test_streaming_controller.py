@@ -4,19 +4,21 @@ import json
 import math
 
 import pytest
-from curriculum_play import add, make_samples, make_settings, uids
+from curriculum_play import add, make_samples, make_settings, snapshot, uids
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.admission import ScreeningRecord, num_to_admit
-from recipe.fast_dapo.curriculum_records import Phase, Prompt
-from recipe.fast_dapo.data_controller import DataController, TooManyGenerationBatches
-from recipe.fast_dapo.screening import ScreeningPlan
+from recipe.fast_dapo.curriculum.admission import ScreeningRecord, num_to_admit
+from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyGenerationBatches
+from recipe.fast_dapo.curriculum.records import Phase, Prompt
+from recipe.fast_dapo.curriculum.screening import ScreeningPlan, plan_screening
 
 
 def streaming(plan: ScreeningPlan | None = None, **changes) -> DataController:
-    chosen = make_settings(schedule="streaming", **changes)
-    return DataController(chosen, None if plan is None else lambda prompt: plan)
+    controller = DataController(make_settings(schedule="streaming", **changes))
+    if plan is not None:
+        controller.screening_plan = lambda prompt: plan
+    return controller
 
 
 def answer(controller: DataController, entry, successes, version: int = 0):
@@ -200,8 +202,55 @@ def test_sequential_screening_asks_in_stages_and_stops_at_the_first_mixed_outcom
     assert metrics["curriculum/screening_rollouts/mean"] == pytest.approx(10 / 3)
     assert metrics["curriculum/uninformative_rollouts"] == 7
     # A group has N rollouts, however early its screening was mixed.
-    (group,) = controller._in_flight.values()
-    assert controller._generation_input(group).num_samples == 5
+    (entry,) = controller._state.in_flight.values()
+    assert entry.num_samples == 5
+
+
+def test_sequential_screening_is_planned_by_each_prompts_posterior_and_the_price_in_force():
+    controller = DataController(make_settings(schedule="streaming", n=6, train_batch_size=4), screening_chunk=1)
+    beliefs = {"hopeless": (0.2, 8.2), "unknown": (0.2, 0.2), "solved": (8.2, 0.2), "even": (4.0, 4.0)}
+    record = ScreeningRecord()
+    for _ in range(2):
+        add(controller, *beliefs)
+        controller.set_posteriors([beliefs[prompt.uid] for prompt in controller.prompts_to_screen()])
+        entries = controller.get_generation_inputs()
+        plans = {entry.prompt.uid: entry.group.plan for entry in entries}
+        assert plans == {
+            uid: plan_screening(*belief, n=6, chunk=1, price=record.price) for uid, belief in beliefs.items()
+        }
+        # All are given up, after as many failures as their plans allow: the next qualified prompt is dearer.
+        while entries:
+            for entry in entries:
+                answer(controller, entry, [0.0] * entry.num_samples)
+            entries = controller.get_generation_inputs()
+        for plan in sorted(plans.values(), key=lambda plan: plan.max_fails):
+            record.observe(False, plan.max_fails)
+
+
+def test_a_prompt_that_is_screened_anew_is_planned_by_its_newest_posterior():
+    controller = DataController(make_settings(schedule="streaming", n=6, train_batch_size=1), screening_chunk=1)
+    add(controller, "u")
+    controller.set_posteriors([(0.2, 0.2)])
+    (entry,) = controller.get_generation_inputs()
+    early = entry.group.plan
+    answer(controller, entry, [0.0])  # one too few: the call failed
+    controller.set_posteriors([(0.2, 9.2)])
+    (entry,) = controller.get_generation_inputs()
+    assert entry.prompt == Prompt("u", "u", 0.2, 9.2)
+    newest = plan_screening(0.2, 9.2, n=6, chunk=1, price=ScreeningRecord().price)
+    assert entry.group.plan == newest != early
+
+
+def test_sequential_screening_without_a_posterior_is_refused_and_changes_nothing():
+    controller = DataController(make_settings(schedule="streaming"), screening_chunk=1)
+    add(controller, "a", "b")
+    before = snapshot(controller)
+    with pytest.raises(ValueError, match="expected a posterior of 'a', got none: call set_posteriors first"):
+        controller.get_generation_inputs()
+    with pytest.raises(ValueError, match="shorter"):
+        controller.set_posteriors([(1.0, 1.0)])
+    assert snapshot(controller) == before
+    assert controller.prompts_to_screen() == [Prompt("a", "a"), Prompt("b", "b")]
 
 
 def test_a_partly_screened_prompt_survives_a_checkpoint_with_its_samples():

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from verl_ext.run_folder import RunFolder
-from verl_ext.summary import format_summary, print_summary, seconds_by_phase
+from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.summary import format_summary, print_summary, seconds_by_phase
 
 SUMMARY = {
     "val_accuracy_before": 0.30,

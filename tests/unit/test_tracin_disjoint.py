@@ -2,7 +2,7 @@
 
 import pytest
 
-from recipe.tracin.disjoint import ValidationOverlapError, check_disjoint, text_identity
+from recipe.tracin.method.disjoint import ValidationOverlapError, check_disjoint, text_identity
 
 
 def test_disjoint_sets_pass():

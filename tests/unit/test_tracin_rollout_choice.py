@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.tracin.rollout_choice import all_centred, best_and_worst, best_rollouts
+from recipe.tracin.method.rollout_choice import all_centred, best_and_worst, best_rollouts
 
 ROLLOUTS = st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), st.integers(0, 5)), min_size=1, max_size=24)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.tracin.selection import (
+from recipe.tracin.method.selection import (
     RULES,
     Selection,
     SelectionSettings,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.tracin.validation import STRATEGIES, Choice, ValidationSet, ValidationSettings
+from recipe.tracin.method.validation import STRATEGIES, Choice, ValidationSet, ValidationSettings
 
 
 def make(num_prompts: int = 40, **settings) -> ValidationSet:

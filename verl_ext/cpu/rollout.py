@@ -5,40 +5,65 @@ from typing import Any
 
 import psutil
 import ray
+from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
-from verl_ext.cpu.engine_resources import EngineResources
-from verl_ext.serving import TokenServing
+from verl_ext.cluster.engine_resources import EngineResources
+from verl_ext.core.errors import RolloutEngineError
+from verl_ext.serving.engine_log import explain, own_logs
+from verl_ext.serving.token_serving import TokenServing
+from verl_ext.serving.watchdog import EngineHealth, describe_hang
+
+# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+RELIES_ON = {
+    "self.engine": "vllm.v1.engine.async_llm.AsyncLLM",
+}
 
 
 class CPUvLLMHttpServer(TokenServing, vLLMHttpServer):
     """Reports the health of its engine; loads weights through the CPU worker extension."""
 
     _weight_update_error: str | None = None
+    _has_answered = False
     _resources: EngineResources | None = None
 
     def _get_worker_extension_cls(self) -> str:
         return "verl_ext.cpu.worker_extension.CPUWorkerExtension"
 
     async def run_server(self, args: Any) -> None:
-        await super().run_server(args)
+        try:
+            await super().run_server(args)
+        except Exception as error:
+            raise RolloutEngineError(f"a vLLM engine did not start: {error}{explain(own_logs())}") from error
         self._resources = EngineResources.of_process_tree(psutil.Process())
 
     async def collective_rpc(self, method: Any, *args: Any, **kwargs: Any) -> None:
         try:
             await super().collective_rpc(method, *args, **kwargs)
         except Exception as error:
-            # The sender of weights waits on its socket for ever when the receiver fails: `engine_failure` tells.
+            # The sender of weights waits on its socket for ever when the receiver fails: `health` tells.
             if method == "update_weights_from_ipc":
                 self._weight_update_error = f"loading new weights failed in the vLLM worker: {error}"
             raise
 
-    async def engine_failure(self, hang_timeout_s: float) -> str | None:
-        """Why the engine cannot serve, or None while it can.
+    async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
+        output = await super().generate(*args, **kwargs)
+        self._has_answered = True
+        return output
+
+    async def health(self, patience_s: float) -> EngineHealth:
+        """Whether the engine can serve, and why not.
 
         Args:
-            hang_timeout_s: an engine that does not answer a no-op within this many seconds counts as hung.
+            patience_s: an engine that does not answer a no-op within this many seconds counts as hung.
         """
+        logs = own_logs()
+        failure = await self._failure(patience_s)
+        if failure is not None:
+            failure += explain(logs)
+        return EngineHealth(failure, self._has_answered, tuple(map(str, logs)))
+
+    async def _failure(self, patience_s: float) -> str | None:
         if self._weight_update_error is not None:
             return self._weight_update_error
         gone = self._resources.gone_processes() if self._resources else []
@@ -46,9 +71,9 @@ class CPUvLLMHttpServer(TokenServing, vLLMHttpServer):
             return f"{' and '.join(gone)} died (killed, out of memory, or crashed)"
         try:
             # Answered by the engine core between two steps, unlike check_health, which only reads a flag here.
-            await asyncio.wait_for(self.engine.is_sleeping(), hang_timeout_s)
+            await asyncio.wait_for(self.engine.is_sleeping(), patience_s)
         except TimeoutError:
-            return f"the vLLM engine core did not answer for {hang_timeout_s:g} s: it hangs or was stopped"
+            return f"the vLLM engine core {describe_hang(patience_s)}"
         except Exception as error:
             return f"the vLLM engine core is dead: {error}"
         return None

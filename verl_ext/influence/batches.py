@@ -43,7 +43,7 @@ def validation_loss(config: Any, model_output: dict[str, Any], data: TensorDict,
     """Policy gradient loss of the validation set at the current weights, aggregated like the actor's own loss.
 
     Its gradient is -A * w * grad log pi a token, with w = min(pi / pi_rollout, 2): rollouts wait for the next refresh
-    while the policy moves on (truncated importance sampling, as in configs/fast_dapo.yaml). Without w the gradient of a
+    while the policy moves on (truncated importance sampling). Without w the gradient of a
     bad rollout would only grow as the policy leaves it behind, and drown all others. Nothing is clipped, there is no
     entropy or KL term. Without the field `rollout_log_probs` w is 1.
     """

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
-from verl_ext.influence.ghost_functions import InfluenceError
+from verl_ext.influence.method.ghost_functions import InfluenceError
 
 
 @contextmanager

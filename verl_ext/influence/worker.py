@@ -8,8 +8,7 @@ Simplification: all mini-batches of a step are scored with the weights from befo
 are.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,9 +19,8 @@ import torch.distributed
 from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
 from verl.utils import tensordict_utils as tu
-from verl.utils.device import get_device_id
-from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batches
-from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+from verl.workers.engine.utils import postprocess_batch_func
+from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from verl_ext.influence.batches import (
     SAMPLE_POSITION,
@@ -33,9 +31,17 @@ from verl_ext.influence.batches import (
     unflat,
     validation_loss,
 )
-from verl_ext.influence.denominators import denominator_factor
+from verl_ext.influence.engine_passes import EnginePasses
 from verl_ext.influence.fsdp import without_gradient_sync
-from verl_ext.influence.ghost import GhostInfluence, InfluenceError
+from verl_ext.influence.method.denominators import denominator_factor
+from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
+
+# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+RELIES_ON = {
+    "self.engine": "verl.workers.engine.fsdp.transformer_impl.FSDPEngineWithLMHead",
+    "self.engine_config": "verl.workers.config.FSDPEngineConfig",
+    "forward_backward_batch": "verl.workers.engine.fsdp.transformer_impl.FSDPEngineWithLMHead.forward_backward_batch",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class RankScores:
     identity_error: float | None
 
 
-class InfluenceTrainingWorker(TrainingWorker):
+class InfluenceTrainingWorker(EnginePasses):
     """verl's training worker with `compute_validation_gradient`, `compute_influence` and `train_one_pass`."""
 
     _ghost: GhostInfluence | None = None
@@ -198,7 +204,7 @@ class InfluenceTrainingWorker(TrainingWorker):
         if trainable != set(ghost.names):
             raise InfluenceError(
                 f"one_pass needs scores over all {len(trainable)} trainable parameters, got {len(ghost.names)}: "
-                f"{min(trainable ^ set(ghost.names))} differs. Choose tracin.parameters accordingly, or one_pass=false"
+                f"{min(trainable ^ set(ghost.names))} differs. Score all of them, or set one_pass=false"
             )
         data[SAMPLE_POSITION] = torch.arange(len(data))
         ghost.reset_scores()
@@ -254,84 +260,10 @@ class InfluenceTrainingWorker(TrainingWorker):
         )
         return factor(denominator) / factor("all")
 
-    # ------------------------------ verl's own steps ------------------------------
-
-    @property
-    def _actor_config(self) -> Any:
-        return self.loss_fn.keywords["config"]
-
     def _require_ghost(self) -> GhostInfluence:
         if self._ghost is None:
             raise InfluenceError("call set_up_influence first")
         return self._ghost
-
-    @contextmanager
-    def _engine_ready(self, data: TensorDict) -> Iterator[None]:
-        """Train mode (gradient checkpointing needs it), with the parameters loaded and `.grad` left alone."""
-        settings = {
-            "use_remove_padding": self.model_config.get("use_remove_padding", False),
-            "use_dynamic_bsz": self.engine_config.use_dynamic_bsz,
-            "max_token_len_per_gpu": self.engine_config.max_token_len_per_gpu,
-            "micro_batch_size_per_gpu": self.engine_config.micro_batch_size_per_gpu,
-            "use_fused_kernels": self.engine_config.use_fused_kernels,
-        }
-        for name, value in settings.items():
-            if name not in data.keys():  # noqa: SIM118 (a TensorDict iterates over rows)
-                tu.assign_non_tensor(data, **{name: value})
-        training = self.engine.module.training
-        with self.engine.train_mode(zero_grad_on_exit=False):
-            try:
-                yield
-            finally:
-                self.engine.module.train(training)
-
-    def _mini_batches(self, data: TensorDict) -> Iterator[TensorDict]:
-        """The mini-batches of the first epoch of `train_mini_batch`, with what their loss is normalised by."""
-        size = tu.pop(data, "mini_batch_size") // self.engine.get_data_parallel_size()
-        tu.pop(data, "epochs", default=1)
-        seed = tu.pop(data, "seed", default=42) + self.engine.get_data_parallel_rank()
-        dataloader_kwargs = tu.pop(data, "dataloader_kwargs", default={})
-        data[SAMPLE_POSITION] = torch.arange(len(data))
-        for mini_batch in tu.make_iterator(
-            data, mini_batch_size=size, epochs=1, seed=seed, dataloader_kwargs=dataloader_kwargs
-        ):
-            self._add_normalisation(mini_batch)
-            yield mini_batch
-
-    def _add_normalisation(self, data: TensorDict) -> None:
-        """What `FSDPEngine.forward_backward_batch` adds to a mini-batch before it splits it."""
-        num_tokens = data["loss_mask"].sum().to(get_device_id())
-        torch.distributed.all_reduce(num_tokens, group=self.engine.get_data_parallel_group())
-        tu.assign_non_tensor(
-            data, sp_size=1, batch_num_tokens=num_tokens.item(), dp_size=self.engine.get_data_parallel_size()
-        )
-
-    def _split(self, data: TensorDict) -> list[TensorDict]:
-        return self._split_with_indices(data)[0]
-
-    def _split_unevenly(self, data: TensorDict) -> list[TensorDict]:
-        """`_split` for rows that are no multiple of the micro-batch, as those of a validation set."""
-        if tu.get_non_tensor_data(data, "use_dynamic_bsz", default=True):
-            return self._split(data)
-        size, rows = data["micro_batch_size_per_gpu"], list(range(len(data)))
-        return [tu.index_select_tensor_dict(data, rows[start : start + size]) for start in rows[::size]]
-
-    def _split_with_indices(self, data: TensorDict) -> tuple[list[TensorDict], Any]:
-        return prepare_micro_batches(
-            data=data, dp_group=self.engine.get_data_parallel_group(), same_micro_num_in_dp=True
-        )
-
-    def _forward_backward(self, micro_batch: TensorDict, loss_function: Callable[..., Any]) -> dict[str, Any]:
-        loss, output = self.engine.forward_step(micro_batch, loss_function=loss_function, forward_only=False)
-        loss.backward()
-        output.pop("model_output", None)
-        return output
-
-    # ------------------------------ ranks ------------------------------
-
-    def _mean_over_ranks(self, tensor: torch.Tensor) -> torch.Tensor:
-        torch.distributed.all_reduce(tensor, group=self.engine.get_data_parallel_group())
-        return tensor / self.engine.get_data_parallel_size()
 
 
 class InfluenceWorker(ActorRolloutRefWorker):

@@ -1,10 +1,9 @@
 """Pages of a run, each one HTML file that opens with a double click.
 
-    python -m verl_ext.report golden --tasks ARC.json.gz [--fresh PAIRS.jsonl.gz] [--tokenizer MODEL]
-    python -m verl_ext.report trace RUN_DIR|ENTRIES.jsonl [--tasks ARC.json.gz] [--model MODEL]
     python -m verl_ext.report run RUN_DIR [--png DIR]
     python -m verl_ext.report compare RUN_DIR... [--png DIR]
 
+A recipe may have commands of its own: `--help` lists them, `docs/report.md` has examples.
 `--output FILE|DIR` says where to write, `--serve [PORT]` serves the page on this machine instead and follows the files.
 """
 
@@ -12,20 +11,21 @@ import argparse
 import sys
 from pathlib import Path
 
-from verl_ext.errors import SignalError
-from verl_ext.report import compare, golden, run, trace
+from verl_ext.core.errors import SignalError
+from verl_ext.report import compare, run
 from verl_ext.report.page import render
+from verl_ext.report.recipe_pages import Command, all_pages
 from verl_ext.report.server import serve
 
-# Each has NAME, HELP, `add_arguments(parser)` and `source(options)`, which gives what `server.Source` describes.
-COMMANDS = (golden, trace, run, compare)
+# Of every run; a recipe may add others.
+COMMANDS: tuple[Command, ...] = (run, compare)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Write or serve a page; exit status 2 and one message if that is not possible."""
     parser = argparse.ArgumentParser(prog="python -m verl_ext.report", description="Pages to look at a run with.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for command in COMMANDS:
+    for command in (*(command for pages in all_pages() for command in pages.commands), *COMMANDS):
         sub = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(sub)
         _add_output(sub, command.NAME)

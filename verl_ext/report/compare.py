@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from verl_ext.metrics_stream import STEP
 from verl_ext.report import curves
 from verl_ext.report.blocks import pack
 from verl_ext.report.compare_data import compare_curve_blocks, names_of, number_rows
@@ -14,6 +13,7 @@ from verl_ext.report.run import style_block
 from verl_ext.report.run_config import differences, flatten
 from verl_ext.report.run_data import run_line
 from verl_ext.report.run_records import RunRecords, read_run, stamp
+from verl_ext.run.metrics_stream import STEP
 
 NAME = "compare"
 HELP = "Several runs on one page: curves over steps, seconds or rollouts, their numbers, what was configured apart."

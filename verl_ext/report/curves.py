@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from verl_ext.metrics_stream import STEP
+from verl_ext.launch.recipe import recipes
+from verl_ext.report.recipe_pages import all_pages
+from verl_ext.run.metrics_stream import STEP
 
 AXES = {
     "step": (STEP, "step"),
@@ -13,22 +15,14 @@ AXES = {
 }
 """Choice of the horizontal axis -> (metric, title)."""
 
-# Groups that say whether it learns come before verl's many details.
-_FIRST_GROUPS = (
-    *("val-core", "val-aux", "curriculum", "golden", "tracin", "predictor", "engine_guard", "critic", "actor"),
-)
+# Groups that say whether it learns come before verl's many details; those of recipes stand between.
+_FIRST_GROUPS = ("val-core", "val-aux")
+_NEXT_GROUPS = ("engine_guard", "critic", "actor")
 
-# What a person looks at first, in this order; a name that ends with `*` stands for all that begin so.
-_HEADLINES = (
-    "val-core/*",
-    "critic/score/mean",
-    "golden/state_reward/mean",
-    "golden/k/mean",
-    "golden/movement/engine/intended_way",
-    "curriculum/total/qualified_share",
-    "curriculum/total/generated_to_trained",
-    "tracin/selection_ratio",
-    "tracin/score/q95",
+# What a person looks at first, in this order; a name that ends with `*` stands for all that begin so. Those of recipes
+# stand between.
+_FIRST_HEADLINES = ("val-core/*", "critic/score/mean")
+_NEXT_HEADLINES = (
     "actor/entropy",
     "actor/grad_norm",
     "response_length/mean",
@@ -52,14 +46,18 @@ def groups(names: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         found.setdefault(name.partition("/")[0] if "/" in name else "other", []).append(name)
-    order = {group: place for place, group in enumerate(_FIRST_GROUPS)}
+    own = [recipe.groups for recipe in recipes()]
+    # A recipe's further groups are details of its first.
+    first = [*_FIRST_GROUPS, *(part[0] for part in own if part), *(group for part in own for group in part[1:])]
+    order = {group: place for place, group in enumerate((*first, *_NEXT_GROUPS))}
     return dict(sorted(found.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
 
 
 def headlines(names: Iterable[str]) -> list[str]:
     """The metrics that are shown when none was chosen: at most `NUM_HEADLINES`."""
     known, chosen = sorted(names), []
-    for pattern in _HEADLINES:
+    own = (pattern for pages in all_pages() for pattern in pages.headlines)
+    for pattern in (*_FIRST_HEADLINES, *own, *_NEXT_HEADLINES):
         if pattern.endswith("*"):
             chosen += [name for name in known if name.startswith(pattern[:-1])]
         elif pattern in known:

@@ -1,8 +1,9 @@
 """Writes a page: one HTML file with its style, scripts and data inside, which needs no network and no server.
 
-Scripts are small files in static/, put into the page as they are: no build step. Nothing that a model wrote is ever
-part of the HTML: it is in compressed blocks (`blocks.py`), and the scripts show it as text only (`textContent`). As a
-second wall the page's content security policy allows exactly our scripts, by their hashes, and no request at all.
+Scripts are small files in static/, here and in the pages of recipes, put into the page as they are: no build step.
+Nothing that a model wrote is ever part of the HTML: it is in compressed blocks (`blocks.py`), and the scripts show it
+as text only (`textContent`). As a second wall the page's content security policy allows exactly our scripts, by their
+hashes, and no request at all.
 """
 
 import base64
@@ -15,7 +16,7 @@ from importlib.resources import files
 import jinja2
 from markupsafe import Markup
 
-from verl_ext.errors import ConfigError
+from verl_ext.core.errors import ConfigError
 from verl_ext.report.blocks import pack_text
 
 PLOTLY = "plotly"
@@ -30,7 +31,7 @@ class Page:
 
     Attributes:
         title: Of the window.
-        scripts: Its own files in static/, in order.
+        scripts: Its own files in static/, in order; of another package than this one as `own_scripts` names them.
         blocks: Name -> block of `blocks.pack`; `index` is the one that is opened first.
         with_plotly: The page draws charts: plotly.js travels with it, compressed (2 MB), unpacked at the first chart.
     """
@@ -39,6 +40,11 @@ class Page:
     scripts: tuple[str, ...]
     blocks: Mapping[str, str] = field(default_factory=dict)
     with_plotly: bool = False
+
+
+def own_scripts(package: str, *files: str) -> tuple[str, ...]:
+    """Files in the static/ of a package, as `Page` has them."""
+    return tuple(f"{package}/{file}" for file in files)
 
 
 def render(page: Page, live_version: int | None = None) -> str:
@@ -117,12 +123,13 @@ def _script(name: str) -> str:
     # An inlined script ends at the first `</script`, and `<!--` changes how it is read.
     for forbidden in ("</script", "<!--"):
         if forbidden in text.lower():
-            raise ValueError(f"static/{name} has {forbidden!r}, at which a browser stops reading it as a script")
+            raise ValueError(f"{name} in static/ has {forbidden!r}, at which a browser stops reading it as a script")
     return text
 
 
 def _static(name: str) -> str:
-    return files("verl_ext.report").joinpath("static", name).read_text(encoding="utf-8")
+    package, _, file = name.rpartition("/")
+    return files(package or "verl_ext.report").joinpath("static", file).read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from verl_ext.errors import ConfigError
-from verl_ext.metrics_stream import STEP
+from verl_ext.core.errors import ConfigError
 from verl_ext.report import curves
 from verl_ext.report.compare_data import names_of
 from verl_ext.report.run_records import RunRecords
+from verl_ext.run.metrics_stream import STEP
 
 # The palette of Okabe and Ito, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C7A00", "#666666")

@@ -5,19 +5,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from verl_ext.launch.recipe import recipes
 from verl_ext.report import curves
 from verl_ext.report.blocks import pack, pack_text
 from verl_ext.report.config_layers import config_layers
-from verl_ext.report.influence_data import influence_data
 from verl_ext.report.page import Page
 from verl_ext.report.plots import add_png_arguments, write_pngs
+from verl_ext.report.recipe_pages import View, all_pages
 from verl_ext.report.run_config import config_rows, flatten, override_keys
-from verl_ext.report.run_data import curriculum_blocks, curve_blocks, run_index
-from verl_ext.report.run_records import RunRecords, read_objects, read_run, stamp
+from verl_ext.report.run_data import curve_blocks, run_index
+from verl_ext.report.run_records import RunRecords, read_run, stamp
 from verl_ext.report.run_samples import read_samples
 
 NAME = "run"
-HELP = "A run's configuration, curves, time, rollouts, warnings and samples; its curriculum and influence scores."
+HELP = "A run's configuration, curves, time, warnings and samples, and its recipe's own views."
 
 SCRIPTS = (
     "charts.js",
@@ -26,10 +27,11 @@ SCRIPTS = (
     "run_overview.js",
     "run_config.js",
     "run_samples.js",
-    "run_curriculum.js",
-    "run_influence.js",
-    "run.js",
 )
+# Starts the page, when all views are there.
+LAST_SCRIPT = "run.js"
+
+CONFIG = "hydra/config.yaml"
 
 
 class RunSource:
@@ -55,36 +57,33 @@ class RunSource:
     def page(self) -> Page:
         if self._page is None:
             blocks = {name: block for part in self._blocks.values() for name, block in part.items()}
-            self._page = Page(f"Run {self._run.name}", SCRIPTS, blocks, with_plotly=True)
+            scripts = (*SCRIPTS, *(view.script for view in _views()), LAST_SCRIPT)
+            self._page = Page(f"Run {self._run.name}", scripts, blocks, with_plotly=True)
         return self._page
 
     def _files(self) -> dict[str, Path]:
         folder = RunRecords(self._path).folder
-        return {
-            "metrics": folder.metrics,
-            "summary": folder.summary,
-            "prompts": folder.prompts,
-            "influence": folder.influence,
-            "entries": folder.golden_entries,
-            "config": self._path / "hydra" / "config.yaml",
-        }
+        shared = (folder.metrics.name, folder.summary.name, CONFIG)
+        return {name: self._path / name for name in (*shared, *(name for recipe in recipes() for name in recipe.files))}
 
     def _read(self, changed: set[str]) -> None:
         self._run = run = read_run(self._path)
         parts = self._blocks
-        if "influence" in changed:
-            scores = influence_data(read_objects(run.folder.influence)[0])
-            parts["influence"] = {"influence": pack(scores)} if scores is not None else {}
-        if changed & {"prompts", "metrics", "summary"}:
-            parts["curriculum"] = curriculum_blocks(run, read_objects(run.folder.prompts)[0])
-        if "config" in changed:
+        for view in _views():
+            if changed & set(view.files):
+                parts[view.name] = view.blocks(run)
+        if CONFIG in changed:
             layers = config_layers(run.recipe, (run.hydra.get("runtime") or {}).get("choices"))
             rows = config_rows(flatten(run.config), override_keys(run.overrides), layers)
             parts["config"] = {"config": pack(rows), "style": style_block()}
         parts["samples"] = {"samples": pack(read_samples(run))}
         views = ["overview", "curves", "configuration", "samples"]
-        views += [name for name in ("curriculum", "influence") if parts[name]]
+        views += [view.name for view in _views() if parts[view.name]]
         parts["run"] = {"index": pack(run_index(run, views))} | curve_blocks(curves.columns(run.metrics))
+
+
+def _views() -> tuple[View, ...]:
+    return tuple(view for pages in all_pages() for view in pages.views)
 
 
 def style_block() -> str:

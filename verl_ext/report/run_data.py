@@ -1,31 +1,22 @@
 """A run as the blocks of its page.
 
-index            facts, warnings, tables, names of the metrics, and the three axes: all that the overview needs
+index            facts, warnings, names of the metrics, the three axes, and what views of recipes say there (`parts`)
 curves-{group}   metric -> one value a record
 config           rows of the configuration
 samples          texts of the start and the end
-curriculum       Fast DAPO: histograms, accuracy, conservation over time, one row a prompt
-prompts-{p}      histories of `curriculum_data.SHARD` prompts
-influence        TracIn: distributions and extremes
+
+A recipe's views have blocks of their own.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_ext.metrics_stream import STEP
 from verl_ext.report import curves, run_facts
 from verl_ext.report.blocks import pack
-from verl_ext.report.curriculum_data import (
-    EVENTS,
-    SHARD,
-    accuracy_points,
-    pass_histograms,
-    prompt_histories,
-    prompt_row,
-    shards,
-)
+from verl_ext.report.recipe_pages import all_pages
 from verl_ext.report.run_records import RunRecords
 from verl_ext.report.run_warnings import find_warnings, null_steps
+from verl_ext.run.metrics_stream import STEP
 
 
 def curve_blocks(table: Mapping[str, Sequence[float | None]]) -> dict[str, str]:
@@ -65,7 +56,7 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
             name: [curves.short(value, 4) for value in values]
             for name, values in run_facts.phase_columns(table).items()
         },
-        "conservation": next(filter(None, map(run_facts.conservation, reversed(run.metrics))), None),
+        "parts": {view.name: view.overview(run) for pages in all_pages() for view in pages.views if view.name in views},
         "groups": curves.groups(table),
         "headlines": curves.headlines(name for name in table if name != STEP),
     }
@@ -94,33 +85,6 @@ def versions(run: RunRecords) -> dict[str, str]:
     runtime = run.hydra.get("runtime")
     hydra = runtime.get("version") if isinstance(runtime, dict) else None
     return ({"hydra": str(hydra)} if hydra else {}) | run.versions
-
-
-def curriculum_blocks(run: RunRecords, events: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """`curriculum` and `prompts-{p}`; empty for a run of another recipe."""
-    flows = [flow for record in run.metrics if (flow := run_facts.conservation(record)) is not None]
-    histories = prompt_histories(events)
-    if not flows and not histories:
-        return {}
-    before = (run.summary or {}).get("val_accuracy_before")
-    names = [name for name, _, _ in flows[-1]["rows"]] if flows else []
-    value = {
-        "histograms": pass_histograms(run.metrics),
-        "accuracy": accuracy_points(run.metrics, before if type(before) in (int, float) else None),
-        "flow": {
-            "steps": [flow["step"] for flow in flows],
-            "generated": [flow["generated"] for flow in flows],
-            "counts": {
-                name: [next((row[1] for row in flow["rows"] if row[0] == name), None) for flow in flows]
-                for name in names
-            },
-        },
-        "events": EVENTS,
-        "shard": SHARD,
-        "prompts": [prompt_row(prompt, history) for prompt, history in histories.items()],
-    }
-    parts = {f"prompts-{place}": pack(part) for place, part in enumerate(shards(histories))}
-    return {"curriculum": pack(value)} | parts
 
 
 def _pairs(value: Any) -> list[Any]:

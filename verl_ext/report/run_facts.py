@@ -1,23 +1,12 @@
-"""A run in a few numbers and tables: state, headline numbers, time by phase, conservation of rollouts. Pure."""
+"""A run in a few numbers and tables: state, headline numbers, time by phase. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_ext.metrics_stream import STEP
-from verl_ext.summary import PHASES, seconds_by_phase
-from verl_ext.trainer_metrics import validation_accuracy
-
-GENERATED = "curriculum/total/generated_rollouts"
-
-# What becomes of a generated rollout: (name, metric, meaning).
-_FATES = (
-    ("trained", "curriculum/total/trained_rollouts", "handed to the trainer"),
-    ("uninformative", "curriculum/total/uninformative_rollouts", "of prompts whose rollouts all failed or all passed"),
-    ("buffered", "curriculum/buffered_rollouts", "finished, of prompts that wait or are in flight"),
-    ("expired", "curriculum/total/expired_rollouts", "dropped: older than max_staleness, or the buffer was full"),
-    ("failed", "curriculum/total/failed_rollouts", "of incomplete generation calls and of prompts given up"),
-    ("set aside", "curriculum/total/set_aside_rollouts", "screening rollouts that continuation_only does not train on"),
-)
+from verl_ext.launch.recipe import all_phases
+from verl_ext.run.metrics_stream import STEP
+from verl_ext.run.summary import seconds_by_phase
+from verl_ext.run.trainer_metrics import validation_accuracy
 
 Columns = Mapping[str, Sequence[float | None]]
 
@@ -49,7 +38,7 @@ def numbers(summary: Mapping[str, Any] | None, records: Sequence[Mapping[str, An
 
 
 def phases(columns: Columns) -> list[list[Any]]:
-    """[phase, seconds] over all recorded steps, by `summary.PHASES`, longest first; what no phase names is `rest`."""
+    """[phase, seconds] over all recorded steps, by `all_phases`, longest first; what no phase names is `rest`."""
     prefix = "timing_s/"
     timing = {
         name.removeprefix(prefix): sum(value for value in values if value is not None)
@@ -58,7 +47,7 @@ def phases(columns: Columns) -> list[list[Any]]:
     }
     if "step" not in timing:
         return []
-    found = seconds_by_phase({"seconds": timing["step"], "seconds_by_phase": timing})
+    found = seconds_by_phase({"seconds": timing["step"], "seconds_by_phase": timing}, all_phases())
     return sorted(([name, seconds] for name, seconds in found.items() if seconds > 0), key=lambda row: -row[1])
 
 
@@ -66,7 +55,7 @@ def phase_columns(columns: Columns) -> dict[str, list[float]]:
     """Phase -> its seconds at each record."""
     length = len(columns.get("timing_s/step", ()))
     found = {}
-    for phase, names in PHASES.items():
+    for phase, names in all_phases().items():
         own = [columns[f"timing_s/{name}"] for name in names if f"timing_s/{name}" in columns]
         if own:
             found[phase] = [sum(column[place] or 0.0 for column in own) for place in range(length)]
@@ -75,20 +64,6 @@ def phase_columns(columns: Columns) -> dict[str, list[float]]:
         max(0.0, (steps[place] or 0.0) - sum(column[place] for column in found.values())) for place in range(length)
     ]
     return {phase: values for phase, values in found.items() if any(values)}
-
-
-def conservation(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Where the rollouts of Fast DAPO went up to a step; None for a recipe without these counts.
-
-    Returns:
-        `step`, `generated`, `rows` of [name, rollouts, why], and `unaccounted`: generated minus all rows.
-    """
-    generated = record.get(GENERATED)
-    if not isinstance(generated, int | float):
-        return None
-    rows = [(name, record[metric], why) for name, metric, why in _FATES if type(record.get(metric)) in (int, float)]
-    left = generated - sum(count for _, count, _ in rows)
-    return {"step": record.get(STEP), "generated": generated, "rows": rows, "unaccounted": left}
 
 
 def _accuracy(record: Mapping[str, Any]) -> float | None:

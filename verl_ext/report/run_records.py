@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from verl_ext.errors import SignalError
-from verl_ext.metrics_stream import STEP
-from verl_ext.run_folder import RunFolder
+from verl_ext.core.errors import SignalError
+from verl_ext.run.metrics_stream import STEP
+from verl_ext.run.run_folder import RunFolder
 
 _CHUNK = 1 << 20  # bytes
 _LONGEST_LINE = 64 << 20  # bytes that the search for a line's end looks at

@@ -2,61 +2,22 @@
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from verl_ext.report.run_records import RunRecords, first_lines, last_lines, parse_lines
+from verl_ext.report.recipe_pages import Samples, all_pages
+from verl_ext.report.run_records import RunRecords, first_lines, parse_lines
 
-NUM_ENTRIES = 4  # states of golden redaction at each end
-NUM_ROLLOUTS = 4  # of a state, one an action first
 NUM_TEXTS = 12  # of verl's files at each end
 MAX_CHARACTERS = 20_000  # of a text
 
 
-def read_samples(run: RunRecords) -> dict[str, list[dict[str, Any]]]:
-    """`start` and `end`: samples of {step, where, text, reward, notes, prompt}; both are empty if it keeps no texts."""
-    for found in (_of_entries(run.folder.golden_entries), _of_dumps(_dump_folder(run))):
-        if found["start"]:
+def read_samples(run: RunRecords) -> Samples:
+    """`start` and `end`, of a recipe's own files or else of verl's; both are empty if the folder keeps no texts."""
+    for pages in all_pages():
+        if pages.samples is not None and (found := pages.samples(run.path))["start"]:
             return found
-    return {"start": [], "end": []}
-
-
-def _of_entries(path: Path) -> dict[str, list[dict[str, Any]]]:
-    if not path.is_file():
-        return {"start": [], "end": []}
-    ends = {"start": first_lines(path, NUM_ENTRIES), "end": last_lines(path, NUM_ENTRIES)}
-    return {
-        end: [sample for entry in parse_lines(lines)[0] for sample in _entry_samples(entry)]
-        for end, lines in ends.items()
-    }
-
-
-def _entry_samples(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The first rollout of each action, then the second ones, up to `NUM_ROLLOUTS`; equal ones count as one."""
-    actions = [action for action in entry.get("actions", ()) if isinstance(action, dict)]
-    ranked = [
-        (place, rollout)
-        for action in actions
-        for place, rollout in enumerate(action.get("rollouts", ()))
-        if isinstance(rollout, dict) and isinstance(rollout.get("text"), str)
-    ]
-    ranked.sort(key=lambda pair: pair[0])
-    times = Counter(rollout["text"] for _, rollout in ranked)
-    first = {rollout["text"]: rollout for _, rollout in reversed(ranked)}
-    return [
-        {
-            "step": entry.get("step"),
-            "where": f"problem {entry.get('problem')}, hidden tokens: {entry.get('k')}",
-            "prompt": None,
-            "text": text[:MAX_CHARACTERS],
-            "reward": first[text].get("reward"),
-            "notes": ", ".join(
-                [f"{times[text]} of {len(ranked)} rollouts", *map(str, first[text].get("statuses", ()))]
-            ),
-        }
-        for text in list(dict.fromkeys(rollout["text"] for _, rollout in ranked))[:NUM_ROLLOUTS]
-    ]
+    return _of_dumps(_dump_folder(run))
 
 
 def _dump_folder(run: RunRecords) -> Path | None:
@@ -69,7 +30,7 @@ def _dump_folder(run: RunRecords) -> Path | None:
     return next((folder for folder in (run.path / name, Path(name)) if folder.is_dir()), None)
 
 
-def _of_dumps(folder: Path | None) -> dict[str, list[dict[str, Any]]]:
+def _of_dumps(folder: Path | None) -> Samples:
     found = folder.glob("*.jsonl") if folder else ()
     files = {int(path.stem): path for path in found if re.fullmatch(r"\d+", path.stem)}
     if not files:

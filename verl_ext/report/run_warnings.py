@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from verl_ext.metrics_stream import STEP
+from verl_ext.report.recipe_pages import all_pages
 from verl_ext.report.warning_rules import RULES
+from verl_ext.run.metrics_stream import STEP
 
 Columns = Mapping[str, Sequence[float | None]]
 Found = list[tuple[int, float]]  # (step, value)
@@ -155,7 +156,7 @@ def _engine(columns: Columns, bound: float | None) -> Iterator[RunWarning]:
 
 
 def _rules(columns: Columns) -> Iterator[RunWarning]:
-    for rule in RULES:
+    for rule in (*(rule for pages in all_pages() for rule in pages.rules), *RULES):
         found = _where(columns, rule.metric, rule.is_odd)
         if found:
             count, of = len(found), sum(value is not None for value in columns[rule.metric])
@@ -164,17 +165,6 @@ def _rules(columns: Columns) -> Iterator[RunWarning]:
 
 
 def _no_informative_group(columns: Columns) -> Iterator[RunWarning]:
-    name = "curriculum/qualified_share"
-    found = _where(columns, name, lambda value: value == 0)
-    if found:
-        yield RunWarning(
-            "look",
-            "no informative group",
-            f"not one screened prompt was mixed at {len(found)} steps",
-            "use prompts nearer to the model's ability, a larger rollout.n, or predictor=posterior",
-            tuple(step for step, _ in found),
-            name,
-        )
     high, low = columns.get("critic/advantages/max", ()), columns.get("critic/advantages/min", ())
     steps = columns.get(STEP, ())
     flat = [int(step) for step, a, b in zip(steps, high, low, strict=False) if step is not None and a == b == 0]
@@ -183,7 +173,7 @@ def _no_informative_group(columns: Columns) -> Iterator[RunWarning]:
             "look",
             "no informative group",
             f"every advantage was 0 at {len(flat)} steps: the update taught nothing",
-            "use prompts that are solved sometimes; Fast DAPO finds them",
+            "use prompts that are solved sometimes; screening finds them",
             tuple(flat),
             "critic/advantages/max",
         )

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from verl_ext.errors import SignalError
+from verl_ext.core.errors import SignalError
 from verl_ext.report.page import PLOTLY, Page, plotly_block, render
 
 HOST = "127.0.0.1"

@@ -4,6 +4,11 @@ verl's `math_verify.compute_score` does the comparing in a `ProcessPoolExecutor`
 stops waiting, but the worker stays busy: four answers like `9^{9^{9^9}}` and every later answer is scored 0. Killing
 one process of that executor would fail everybody's answers. So the comparison here is verl's (`_verify_in_subprocess`)
 and the processes are ours: a caller borrows one worker, and a worker that is stuck is killed and replaced alone.
+
+pebble's `ProcessPool` (5.2.3) replaces a stuck worker alone, too, but does not hold the rest: a worker that dies while
+none is busy, as when the machine's memory ran out, breaks its pool, and every later answer is refused; one that cannot
+start says why on standard error and not in the exception; and its workers are forks of a process with threads and
+torch, or import that process's main module, which in a reward worker is Ray's.
 """
 
 import importlib.util
@@ -19,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from verl_ext.errors import SignalError
+from verl_ext.core.errors import SignalError
 
 logger = logging.getLogger(__name__)
 # As verl's modules do: some of what it imports raises the root logger's level to ERROR.

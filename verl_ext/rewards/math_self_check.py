@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from verl_ext.errors import SignalError
+from verl_ext.core.errors import SignalError
 from verl_ext.rewards.math_answer import compute_score, verify
 
 REQUIRED_SHARE = 0.99

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_ext.errors import SignalError
+from verl_ext.core.errors import SignalError
 
 # Of probability: at or above it a text counts as toxic.
 TOXIC_FROM = 0.5

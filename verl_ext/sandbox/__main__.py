@@ -12,11 +12,13 @@ import json
 import sys
 from pathlib import Path
 
-from verl_ext.errors import ConfigError, SignalError
-from verl_ext.sandbox.arc_tasks import SPLITS, read_pairs
+from verl_ext.core.errors import ConfigError, SignalError
+from verl_ext.data.arc_tasks import PARTS, read_named_pairs
 from verl_ext.sandbox.policy import LEVELS, SandboxPolicy
 from verl_ext.sandbox.pool import SandboxPool
 from verl_ext.sandbox.results import Status
+
+SPLITS = {"train": ("train",), "test": ("test",), "all": PARTS}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,26 +33,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     try:
-        named = read_pairs(options.task_file, options.task, options.pairs)
+        pairs = read_named_pairs(options.task_file, options.task, SPLITS[options.pairs])
         try:
             program = options.solution.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise ConfigError(f"--solution cannot be read: {error}") from error
         with SandboxPool(SandboxPolicy(require=options.require), workers=1) as pool:
-            result, isolation = pool.check(program, [pair for _, pair in named]), dict(pool.isolation)
+            result, isolation = pool.check(program, list(pairs.values())), dict(pool.isolation)
     except SignalError as error:
         print(error, file=sys.stderr)
         return 2
     if options.json:
-        pairs = [{"pair": name, **pair} for (name, _), pair in zip(named, result.as_dict()["pairs"], strict=True)]
-        print(json.dumps({**result.as_dict(), "task": options.task, "isolation": isolation, "pairs": pairs}))
+        shown = [{"pair": name, **pair} for name, pair in zip(pairs, result.as_dict()["pairs"], strict=True)]
+        print(json.dumps({**result.as_dict(), "task": options.task, "isolation": isolation, "pairs": shown}))
     else:
-        for (name, _), pair in zip(named, result.pairs, strict=True):
+        for name, pair in zip(pairs, result.pairs, strict=True):
             print(f"{name}: {pair.status}{f' ({pair.detail})' if pair.detail else ''}")
         print("solved" if result.solved else "not solved")
-    if any(pair.status is Status.INFRASTRUCTURE_ERROR for pair in result.pairs) and result.reward is None:
-        return 2
-    return 0 if result.solved else 1
+    if result.solved:
+        return 0
+    # One wrong pair is enough to know that it does not.
+    return 2 if {*result.statuses} <= {Status.OK, Status.INFRASTRUCTURE_ERROR} else 1
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from verl_ext.data.arc_tasks import Grid
 from verl_ext.sandbox import protocol
 from verl_ext.sandbox.policy import SandboxPolicy, SandboxUnavailableError, missing_layers
 from verl_ext.sandbox.results import Execution, Status
 
-_SERVER = Path(__file__).with_name("server.py")
+_SERVER = Path(__file__).with_name("inside") / "server.py"
 # Beyond the wall clock of an execution, which the server keeps: after that the server itself is taken for stuck.
 _GRACE_SECONDS = 30.0
 _PRINTED_BYTES = 2000
@@ -170,7 +171,7 @@ def _receive(stream: socket.socket, deadline: float) -> bytes:
 
 def classify(
     data: bytes, nonce: bytes, code: int, timed_out: bool, cpu_seconds: float, policy: SandboxPolicy
-) -> tuple[Status, list[list[int]] | None, str]:
+) -> tuple[Status, Grid | None, str]:
     """Status, grid and detail of an execution, from what it sent and how it ended.
 
     Whatever happens before the program's first line is the infrastructure's fault, and nothing that happens after it

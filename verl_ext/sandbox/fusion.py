@@ -21,17 +21,16 @@ verl.utils.reward_score.sandbox_fusion.
 import inspect
 import json
 import secrets
-import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from verl_ext.data.arc_tasks import Grid, Pair
+from verl_ext.sandbox.executor import PairwiseExecutor
 from verl_ext.sandbox.policy import LAYERS, SandboxPolicy, SandboxUnavailableError
 from verl_ext.sandbox.protocol import MAX_DETAIL_BYTES, MAX_SIDE, grid_problem, parse_grid
-from verl_ext.sandbox.results import Execution, Grid, Pair, ProgramResult, Status, judge
+from verl_ext.sandbox.results import Execution, ProgramResult, Status
 
 DEFAULT_WORKERS = 64  # as verl's reward.sandbox_fusion.max_concurrent
 
@@ -55,14 +54,16 @@ _MAX_ANSWER = 2 * MAX_SIDE * (MAX_SIDE + 1) + MAX_DETAIL_BYTES
 _IDENTITY = "def solve(input_grid):\n    return input_grid\n"
 
 
-class SandboxFusionExecutor:
+class SandboxFusionExecutor(PairwiseExecutor):
     """An `Executor` over the run_code API of a Sandbox Fusion server.
 
-        with SandboxFusionExecutor("http://HOST:8080/run_code") as executor:
+        with SandboxFusionExecutor("http://HOST:8080/run_code", call_sandbox_api) as executor:
             (result,) = executor.check_many([(program, [Pair(input_grid, expected_grid)])])
 
     Args:
         url: Of run_code.
+        call_api: `verl.utils.reward_score.sandbox_fusion.utils.call_sandbox_api`. It is given, so that the sandbox can
+            be used and tested without verl.
         policy: `wall_seconds`, `memory_mib` (of the whole process, interpreter included), `output_bytes` and
             `source_bytes` are used; processor time and layers are the server's business.
         workers: Calls at the same time.
@@ -74,19 +75,20 @@ class SandboxFusionExecutor:
         SandboxUnavailableError: At once, if the server does not run a program that returns its input.
     """
 
-    def __init__(self, url: str, policy: SandboxPolicy | None = None, workers: int = DEFAULT_WORKERS) -> None:
-        from verl.utils.reward_score.sandbox_fusion.utils import call_sandbox_api
-
+    def __init__(
+        self,
+        url: str,
+        call_api: Callable[..., Any],
+        policy: SandboxPolicy | None = None,
+        workers: int = DEFAULT_WORKERS,
+    ) -> None:
         if workers < 1:
             raise ValueError(f"expected workers of at least 1, got {workers}")
-        self._call_api = call_sandbox_api
+        self._call_api = call_api
         self._url = url
-        self._policy = policy or SandboxPolicy()
-        self._isolation = dict.fromkeys(LAYERS, "unknown: left to the Sandbox Fusion server")
-        self._lock = threading.Lock()
-        self.counts: Counter[Status] = Counter()
-        first = self.run(_IDENTITY, [[1]])
-        if first.grid != [[1]]:
+        super().__init__(policy or SandboxPolicy(), dict.fromkeys(LAYERS, "unknown: left to the Sandbox Fusion server"))
+        first = self.run(_IDENTITY, ((1,),))
+        if first.grid != ((1,),):
             raise SandboxUnavailableError(
                 f"{url} did not run a program that returns its input ({first.status}: {first.detail}). Give the "
                 "address of a Sandbox Fusion server's run_code, such as http://HOST:8080/run_code"
@@ -94,66 +96,23 @@ class SandboxFusionExecutor:
         self.counts.clear()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="sandbox_fusion")
 
-    @property
-    def isolation(self) -> Mapping[str, str]:
-        """Each layer with the remark that nothing is known of it."""
-        return self._isolation
-
-    def run(self, program: str, input_grid: Grid) -> Execution:
-        """Run `solve(input_grid)` of the program on the server. Its `ok` is a valid grid, compared with nothing.
-
-        Raises:
-            ValueError: If the input is no grid: that is the caller's mistake.
-        """
-        execution = self._run(program, input_grid)
-        self._count(execution)
-        return execution
-
     def check_many(
         self, jobs: Iterable[tuple[str, Sequence[Pair]]], stop_at_first_failure: bool = False
     ) -> list[ProgramResult]:
         """See `Executor`; `workers` programs at a time, each on one pair after another."""
-        return list(self._threads.map(lambda job: self._check(job[0], job[1], stop_at_first_failure), jobs))
+        return list(self._threads.map(lambda job: self.check(job[0], job[1], stop_at_first_failure), jobs))
 
     def close(self) -> None:
         """Wait for the calls that are going, start no other."""
         self._threads.shutdown(cancel_futures=True)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _check(self, program: str, pairs: Sequence[Pair], stop_at_first_failure: bool) -> ProgramResult:
-        executions = []
-        for pair in pairs:
-            executions.append(judge(self._run(program, pair.input), pair.output))
-            self._count(executions[-1])
-            if stop_at_first_failure and executions[-1].status is not Status.OK:
-                break
-        return ProgramResult(tuple(executions))
-
-    def _count(self, execution: Execution) -> None:
-        with self._lock:
-            self.counts[execution.status] += 1
-
-    def _run(self, program: str, input_grid: Grid) -> Execution:
-        problem = grid_problem(input_grid)
-        if problem:
-            raise ValueError(f"input_grid: {problem}")
-        source = program.encode("utf-8", "replace")
-        if len(source) > self._policy.source_bytes:
-            detail = f"the program has {len(source)} bytes, allowed are {self._policy.source_bytes}"
-            return Execution(Status.FORBIDDEN, detail=detail, isolation=self._isolation)
+    def _execute(self, source: bytes, grid: list[list[int]]) -> Execution:
         nonce = secrets.token_hex(16)
         # The server's limits are floats, whatever verl's annotations say.
         response, error = self._call_api(
             self._url,
             code=_with_harness(source.decode("utf-8"), nonce),
-            stdin=json.dumps(input_grid),
+            stdin=json.dumps(grid),
             compile_timeout=self._policy.wall_seconds,  # pyright: ignore[reportArgumentType]
             run_timeout=self._policy.wall_seconds,  # pyright: ignore[reportArgumentType]
             memory_limit_mb=self._policy.memory_mib,

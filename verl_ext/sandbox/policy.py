@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verl_ext.errors import ConfigError, SignalError
+from verl_ext.core.errors import ConfigError, SignalError
 
 LAYERS = {
     "namespaces": "mount, process, network, IPC and host name (and user, for an ordinary user) namespaces of its own",

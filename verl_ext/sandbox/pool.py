@@ -7,24 +7,22 @@ import os
 import re
 import sys
 import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from verl_ext.data.arc_tasks import Pair
+from verl_ext.sandbox.executor import PairwiseExecutor
 from verl_ext.sandbox.fork_server import ForkServer, ServerDiedError
 from verl_ext.sandbox.policy import SandboxPolicy, SandboxUnavailableError, default_workers
-from verl_ext.sandbox.protocol import grid_problem
-from verl_ext.sandbox.results import Execution, Grid, Pair, ProgramResult, Status, judge
+from verl_ext.sandbox.results import Execution, ProgramResult, Status
 
 logger = logging.getLogger(__name__)
 
-_NUMPY = re.compile(r"\bnumpy\b")
+_NUMPY = re.compile(rb"\bnumpy\b")
 
 
-class SandboxPool:
+class SandboxPool(PairwiseExecutor):
     """Fork servers, each replaceable while the others work; any number of threads may call `run` and `check`.
 
         with SandboxPool(SandboxPolicy(require="full")) as pool:
@@ -52,20 +50,18 @@ class SandboxPool:
     ) -> None:
         if not sys.platform.startswith("linux"):
             raise SandboxUnavailableError(f"the sandbox needs Linux, this is {sys.platform}; see verl's sandbox_fusion")
-        self._policy = policy or SandboxPolicy()
+        super().__init__(policy or SandboxPolicy(), {})
         self._workers = default_workers() if workers is None else workers
         if self._workers < 1:
             raise ValueError(f"expected workers of at least 1, got {workers}")
         self._python = python
         self._numpy = _numpy_folder()
         self._free = threading.BoundedSemaphore(self._workers)
-        self._lock = threading.Lock()
         self._idle: dict[str, list[ForkServer]] = {"": [], self._numpy: []}
         self._busy: set[ForkServer] = set()
         self._threads: ThreadPoolExecutor | None = None
         self._owner = os.getpid()
         self._closed = False
-        self.counts: Counter[Status] = Counter()
         self.restarts = 0
         first = self._start("")
         self._idle[""].append(first)
@@ -74,34 +70,13 @@ class SandboxPool:
         if absent:
             logger.warning("the sandbox runs without these layers: %s", absent)
 
-    @property
-    def isolation(self) -> Mapping[str, str]:
-        """Each layer with "ok" or the reason why it does not hold, as every result says again."""
-        return self._isolation
-
-    def run(self, program: str, input_grid: Grid) -> Execution:
-        """Run `solve(input_grid)` of the program in a new process. Waits while all workers are busy.
-
-        A server that dies under it makes this execution an infrastructure error and is replaced for the next one.
-
-        Raises:
-            ValueError: If the input is no grid: that is the caller's mistake.
-            SandboxUnavailableError: If a new server cannot be started or has less isolation than promised.
-        """
-        return self._counted(self._run(program, input_grid))
-
-    def _run(self, program: str, input_grid: Grid) -> Execution:
-        problem = grid_problem(input_grid)
-        if problem:
-            raise ValueError(f"input_grid: {problem}")
+    def _execute(self, source: bytes, grid: list[list[int]]) -> Execution:
+        """Wait for a free worker; a server that dies under it makes this execution an infrastructure error and is
+        replaced for the next one."""
         if os.getpid() != self._owner:
             raise RuntimeError("a forked process cannot use its parent's SandboxPool: make one after the fork")
-        source = program.encode("utf-8", "replace")
-        if len(source) > self._policy.source_bytes:
-            detail = f"the program has {len(source)} bytes, allowed are {self._policy.source_bytes}"
-            return Execution(Status.FORBIDDEN, detail=detail, isolation=self._isolation)
-        data = json.dumps(input_grid, separators=(",", ":")).encode()
-        numpy = self._numpy if _NUMPY.search(program) else ""
+        data = json.dumps(grid, separators=(",", ":")).encode()
+        numpy = self._numpy if _NUMPY.search(source) else ""
         with self._free:
             server = self._take(numpy)
             try:
@@ -118,22 +93,6 @@ class SandboxPool:
             else:
                 self._give_back(numpy, server)
         return execution
-
-    def check(self, program: str, pairs: Sequence[Pair], stop_at_first_failure: bool = False) -> ProgramResult:
-        """Run the program on every pair, each in a new process, and compare.
-
-        Args:
-            program: Python that defines `solve`.
-            pairs: Inputs and the outputs to compare with, here.
-            stop_at_first_failure: Leave out the pairs after the first that is not `ok`: `reward` stays the same unless
-                that one is an infrastructure error and a later one would have failed.
-        """
-        executions = []
-        for pair in pairs:
-            executions.append(self._counted(judge(self._run(program, pair.input), pair.output)))
-            if stop_at_first_failure and executions[-1].status is not Status.OK:
-                break
-        return ProgramResult(tuple(executions))
 
     def check_many(
         self, jobs: Iterable[tuple[str, Sequence[Pair]]], stop_at_first_failure: bool = False
@@ -163,19 +122,6 @@ class SandboxPool:
             server.close()
         if threads is not None:
             threads.shutdown()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _counted(self, execution: Execution) -> Execution:
-        with self._lock:
-            self.counts[execution.status] += 1
-        return execution
 
     def _start(self, numpy: str) -> ForkServer:
         return ForkServer(self._policy, numpy, self._python)

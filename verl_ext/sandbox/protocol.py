@@ -54,18 +54,18 @@ def parse_result(data: bytes, nonce: bytes) -> Result:
     return Result(True, kind, frame[NONCE_BYTES + 1 :]) if known else Result(True)
 
 
-def parse_grid(body: bytes) -> list[list[int]] | None:
+def parse_grid(body: bytes) -> tuple[tuple[int, ...], ...] | None:
     """The grid, 1-30 x 1-30 with values 0-9, or None for every other text.
 
     >>> parse_grid(b"[[1,2],[3,4]]")
-    [[1, 2], [3, 4]]
+    ((1, 2), (3, 4))
     >>> parse_grid(b"[[1,2],[3]]"), parse_grid(b"[[10]]"), parse_grid(b"[[true]]")
     (None, None, None)
     """
     if not _GRID.fullmatch(body):
         return None
     # The pattern allows single digits only: every other character is punctuation.
-    grid = [[code - 48 for code in row if 48 <= code <= 57] for row in body[2:-2].split(b"],[")]
+    grid = tuple(tuple(code - 48 for code in row if 48 <= code <= 57) for row in body[2:-2].split(b"],["))
     return grid if len({len(row) for row in grid}) == 1 else None
 
 

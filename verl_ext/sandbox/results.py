@@ -1,11 +1,11 @@
 """What came of a program, pair by pair."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
-Grid = list[list[int]]
+from verl_ext.data.arc_tasks import Grid
 
 
 class Status(StrEnum):
@@ -24,11 +24,25 @@ class Status(StrEnum):
     INFRASTRUCTURE_ERROR = "infrastructure_error"
 
 
-class Pair(NamedTuple):
-    """An input grid and the output it must be mapped to. The output never leaves the trainer's process."""
+def deciding_status(statuses: Iterable[str]) -> str:
+    """What the label of a program comes from: an infrastructure error, else the first pair that failed, else ok.
 
-    input: Grid
-    output: Grid
+    An infrastructure error decides even where another pair is wrong: were failures labelled and possible passes not,
+    the labels that remain would be too low. A program without a pair is unjudged.
+
+    Args:
+        statuses: Of the program's pairs, as `Status` or its text.
+    """
+    known = list(statuses)
+    if Status.INFRASTRUCTURE_ERROR in known or not known:
+        return Status.INFRASTRUCTURE_ERROR
+    return next((status for status in known if status != Status.OK), Status.OK)
+
+
+def label(statuses: Iterable[str]) -> float | None:
+    """1 if every pair is right, 0 if one is not, None if that is unknown; see `deciding_status`."""
+    status = deciding_status(statuses)
+    return None if status == Status.INFRASTRUCTURE_ERROR else float(status == Status.OK)
 
 
 @dataclass(frozen=True)
@@ -59,30 +73,28 @@ class ProgramResult:
     pairs: tuple[Execution, ...]
 
     @property
+    def statuses(self) -> tuple[Status, ...]:
+        return tuple(pair.status for pair in self.pairs)
+
+    @property
     def solved(self) -> bool:
-        return bool(self.pairs) and all(pair.status is Status.OK for pair in self.pairs)
+        return self.reward == 1.0
 
     @property
     def reward(self) -> float | None:
-        """1 if every pair is right, 0 if one is not, None if that is unknown: no label, retry or drop the rollout.
-
-        One wrong pair decides, whatever happened to the others.
-        """
-        judged = [pair.status for pair in self.pairs if pair.status is not Status.INFRASTRUCTURE_ERROR]
-        if any(status is not Status.OK for status in judged):
-            return 0.0
-        return 1.0 if judged and len(judged) == len(self.pairs) else None
+        """See `label`; None: retry or drop the rollout."""
+        return label(self.statuses)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; `solved` is false for an unknown reward, so read `reward` to learn from it."""
         return {"solved": self.solved, "reward": self.reward, "pairs": [asdict(pair) for pair in self.pairs]}
 
 
-def judge(execution: Execution, expected: Sequence[Sequence[int]]) -> Execution:
+def judge(execution: Execution, expected: Grid) -> Execution:
     """Compare in the trainer's process: exact ints on both sides, so no `__eq__` of the program's is ever called."""
-    if execution.status is not Status.OK or execution.grid == [list(row) for row in expected]:
+    if execution.status is not Status.OK or execution.grid == tuple(map(tuple, expected)):  # a caller may have lists
         return execution
-    got = execution.grid or [[]]
+    got = execution.grid or ((),)
     sizes = f"{len(got)}x{len(got[0])}", f"{len(expected)}x{len(expected[0]) if expected else 0}"
     how = "other cells" if sizes[0] == sizes[1] else f"size {sizes[0]} instead of {sizes[1]}"
     return replace(execution, status=Status.WRONG_OUTPUT, detail=how)

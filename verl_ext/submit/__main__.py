@@ -1,8 +1,8 @@
 """Submit a run to a cluster: Slurm, a running Ray cluster, or machines that SkyPilot rents. docs/clusters.md says more.
 
-    python -m verl_ext.submit slurm [--partition P] [--time 24:00:00] … -- -m recipe.fast_dapo.main +experiment=…
-    python -m verl_ext.submit ray --address http://HEAD:8265 …          -- -m recipe.fast_dapo.main +experiment=…
-    python -m verl_ext.submit sky --accelerator H100 …                  -- -m recipe.fast_dapo.main +experiment=…
+    python -m verl_ext.submit slurm [--partition P] [--time 24:00:00] … -- -m recipe.NAME.main +experiment=…
+    python -m verl_ext.submit ray --address http://HEAD:8265 …          -- -m recipe.NAME.main +experiment=…
+    python -m verl_ext.submit sky --accelerator H100 …                  -- -m recipe.NAME.main +experiment=…
 
 The run is composed first, so that what does not compose is not submitted; its `trainer.nnodes` and `n_gpus_per_node`
 say how large a cluster is asked for. `--dry-run` prints what would be submitted, and submits nothing.
@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from verl_ext.errors import SignalError
+from verl_ext.core.errors import SignalError
 from verl_ext.submit.composing import compose
 from verl_ext.submit.targets import ray_job, sky, slurm
 

@@ -11,11 +11,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_ext.errors import ConfigError
-
-_ROOT = Path(__file__).resolve().parents[2]
-
-_PATHS = ("data.train_files", "data.val_files", "tracin.validation_files", "actor_rollout_ref.model.path")
+from verl_ext.core.errors import ConfigError
+from verl_ext.launch.recipe import all_paths, recipes
 
 
 def compose(command: list[str]) -> DictConfig:
@@ -29,13 +26,12 @@ def compose(command: list[str]) -> DictConfig:
     """
     if len(command) < 2 or command[0] != "-m":
         raise ConfigError(
-            f"expected the recipe's command after `--`, such as `-- -m recipe.fast_dapo.main +backend=cpu`, got "
+            f"expected the recipe's command after `--`, such as `-- -m {_commands()[0]} +backend=cpu`, got "
             f"{shlex.join(command)!r}"
         )
     module = command[1]
     if not _exists(module):
-        recipes = sorted(f"recipe.{path.parent.name}.main" for path in _ROOT.glob("recipe/*/main.py"))
-        raise ConfigError(f"there is no module {module!r}; the recipes are {', '.join(recipes)}")
+        raise ConfigError(f"there is no module {module!r}; the recipes are {', '.join(_commands())}")
     composed = subprocess.run([sys.executable, *command, "--cfg", "job"], capture_output=True, text=True, check=False)
     if composed.returncode != 0:
         raise ConfigError(f"`python {shlex.join(command)}` does not compose:\n{composed.stderr.strip()}")
@@ -43,6 +39,10 @@ def compose(command: list[str]) -> DictConfig:
     if not isinstance(config, DictConfig) or "trainer" not in config or "run_dir" not in config:
         raise ConfigError(f"{module!r} is no recipe of this plugin: its configuration has no trainer and run_dir")
     return config
+
+
+def _commands() -> list[str]:
+    return [f"recipe.{recipe.name}.main" for recipe in recipes()]
 
 
 def _exists(module: str) -> bool:
@@ -94,7 +94,7 @@ def check_shared(config: DictConfig, working_dir: Path) -> None:
     if not (working_dir / "verl_ext").is_dir():
         raise ConfigError(f"expected a checkout with verl_ext/ and configs/ as --working-dir, got {working_dir}")
     keys = [] if Path(config.run_dir).is_absolute() else ["run_dir"]
-    for key in _PATHS:
+    for key in all_paths():
         values = OmegaConf.select(config, key, throw_on_missing=False)
         for value in values if OmegaConf.is_list(values) else [values]:
             # The name of a model on a hub, the address of a remote file and an absolute path are fine.

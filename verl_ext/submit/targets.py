@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import jinja2
 from omegaconf import DictConfig
 
-from verl_ext.errors import ConfigError
+from verl_ext.core.errors import ConfigError
 from verl_ext.submit.composing import check_shared, describe
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "configs" / "cluster"

@@ -53,20 +53,6 @@
       ),
     );
 
-  function conservation({ step, generated, rows, unaccounted }) {
-    const lines = [
-      ["generated", generated, "", "all that generation returned"],
-      ...rows.map(([name, count, why]) => [name, count, generated ? percent(count / generated) : "", why]),
-      ["unaccounted", unaccounted, "", unaccounted === 0 ? "the sum is right" : "a defect: the sum must be 0"],
-    ];
-    return el(
-      "section",
-      {},
-      el("h2", {}, `Where the rollouts went, up to step ${step}`),
-      plainTable("conservation", ["", "rollouts", "share", ""], lines),
-    );
-  }
-
   const phaseNames = (index) => index.phases.map(([name]) => name);
 
   const drawPhases = (element, index) =>
@@ -126,6 +112,7 @@
   runs.views.overview = {
     title: "overview",
     draw: async (params, index, isWanted) => {
+      const parts = runs.overview.map((drawPart) => drawPart(index)).filter((part) => part !== null);
       const problems = index.warnings.filter((one) => one.level === "problem").length;
       const charts = index.headlines.slice(0, 6).map((name) => [name, el("div", { class: "chart" })]);
       const phases = el("div", { class: "chart", id: "phases" });
@@ -165,8 +152,8 @@
               ? el("ul", { id: "warnings" }, index.warnings.map(warning))
               : el("p", { class: "note" }, "None: no rule found anything odd."),
           ),
-          index.conservation
-            ? conservation(index.conservation)
+          parts.length
+            ? parts
             : el(
                 "p",
                 { class: "note" },

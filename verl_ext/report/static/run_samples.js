@@ -30,7 +30,7 @@
           el(
             "p",
             { class: "note", id: "no-samples" },
-            "This run folder keeps no texts. Golden redaction records its rollouts; with the other recipes, ",
+            "This run folder keeps no texts. Where a recipe does not record its rollouts, ",
             el("code", {}, "trainer.rollout_data_dir=FOLDER"),
             " makes verl write those of every step.",
           ),

@@ -180,6 +180,8 @@ globalThis.runs = (() => {
 
   return {
     views: {},
+    // Functions of the index that give a section of the first view, or null: a recipe's view pushes its own.
+    overview: [],
     AXES,
     colour,
     plotText,

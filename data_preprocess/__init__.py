@@ -1,0 +1,1 @@
+"""One command per data set; the top floor. May import recipes and `verl_ext`; nothing imports it."""

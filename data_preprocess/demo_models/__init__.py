@@ -1,0 +1,1 @@
+"""What the small models of the demos share: tokenizer, lessons, mistakes, training."""

@@ -1,0 +1,1 @@
+"""What the mathematics data sets share: reading, cleaning, overlap with test sets, the command."""

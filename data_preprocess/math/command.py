@@ -1,0 +1,164 @@
+"""The command line of the scripts for mathematics data sets; see `data_preprocess.math.data`."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_preprocess.math.data import NOT_DRAWN, Entry, MathSet, collect, to_rows
+from data_preprocess.math.overlap import OverlapIndex, fingerprint
+from data_preprocess.math.source import read_questions
+from verl_ext.data.row_choice import draw
+from verl_ext.data.row_report import print_counts, reasons
+from verl_ext.data.row_source import SourceError, read_rows
+from verl_ext.data.schema import write_parquet
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many questions of a test set a file repeats."""
+
+    test_questions: int
+    same_text: int
+    reworded: int
+
+
+def run(dataset: MathSet, description: str | None, argv: Sequence[str] | None = None) -> None:
+    """Parse the arguments, write the parquet files, print the report; errors end the program with their message."""
+    parser = _parser(dataset, description)
+    args = parser.parse_args(argv)
+    for name in ("holdout_size", "max_rows"):
+        if getattr(args, name, None) is not None and getattr(args, name) < 1:
+            parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
+    try:
+        prepare(dataset, args)
+    except SourceError as error:
+        sys.exit(f"error: {error}")
+
+
+def _parser(dataset: MathSet, description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    splits = list(dataset.hub)
+    parser.add_argument("--input", help=f"file or hub name (default: {dataset.hub[splits[0]].name} on the hub)")
+    if len(splits) > 1:
+        parser.add_argument("--test_input", help="the same for the test split; --input alone writes no test split")
+    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the parquet files")
+    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn at random")
+    if dataset.held_out:
+        name, size = dataset.held_out
+        parser.add_argument("--holdout_size", type=int, default=size, help=f"questions in {name}.parquet ({size})")
+    if "train" in splits:
+        parser.add_argument("--max_rows", type=int, help="draw so many training rows at most")
+        parser.add_argument(
+            "--exclude_overlap",
+            type=Path,
+            nargs="+",
+            default=[],
+            metavar="FILE",
+            help="test files (raw or parquet) whose questions are left out of the training file",
+        )
+    parser.add_argument(
+        "--report_overlap", type=Path, nargs="+", default=[], metavar="FILE", help="test files to compare with only"
+    )
+    return parser
+
+
+def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
+    """Write the files that `args` asks for.
+
+    Raises:
+        SourceError: An input cannot be read, or leaves nothing to write.
+    """
+    exclude = getattr(args, "exclude_overlap", [])
+    tests = {str(path): OverlapIndex(read_questions(path)) for path in [*exclude, *args.report_overlap]}
+    excluded = {str(path) for path in exclude}
+
+    inputs = {"test": getattr(args, "test_input", None)} | {next(iter(dataset.hub)): args.input}
+    given = [split for split in dataset.hub if inputs[split]] or list(dataset.hub)
+    files: dict[str, list[Entry]] = {}  # test sets first, because the training set is compared with them
+    counts: dict[str, Counter[str]] = {}
+    for split in sorted(given):
+        name, source = dataset.file_name(split), inputs[split] or dataset.hub[split].name
+        files[name], counts[name] = collect(dataset, split, read_rows(source, dataset.hub[split]))
+        if not files[name]:
+            raise SourceError(f"{source}: no row is usable ({reasons(counts[name])}). Is it {dataset.name}?")
+
+    train = dataset.file_name("train") if "train" in given else None
+    train_overlaps: dict[str, Overlap] = {}
+    if train is not None:
+        if dataset.held_out is not None:
+            held_out = dataset.held_out[0]
+            files[held_out], files[train] = _hold_out(files.pop(train), args.holdout_size, args.seed)
+            counts[train]["held out as a test set"] = args.holdout_size
+            excluded.add(held_out)  # a test set of our own making must not be trained on in other words
+        own = {
+            name: OverlapIndex(e.problem.question for e in entries) for name, entries in files.items() if name != train
+        }
+        files[train], train_overlaps = compare(files[train], tests | own, excluded, counts[train])
+        if args.max_rows is not None and args.max_rows < len(files[train]):
+            files[train], others = draw(files[train], args.max_rows, args.seed)
+            counts[train][NOT_DRAWN] = len(others)
+        if not files[train]:
+            raise SourceError(f"every question is in a test set of --exclude_overlap ({reasons(counts[train])}).")
+
+    for name, entries in files.items():  # nothing is written before everything is known to be fine
+        path = args.local_save_dir / f"{name}.parquet"
+        split = "train" if name == train else "test"
+        overlaps = train_overlaps if name == train else compare(entries, tests, set(), Counter())[1]
+        write_parquet(to_rows(dataset, split, entries), path)
+        print(f"{path} ({split})")
+        print_counts(counts.get(name, Counter({"rows read": len(entries)})), len(entries))
+        _print_overlaps(overlaps, excluded if name == train else set())
+
+
+def _hold_out(entries: list[Entry], size: int, seed: int) -> tuple[list[Entry], list[Entry]]:
+    if size >= len(entries):
+        raise SourceError(
+            f"--holdout_size {size} of {len(entries)} usable questions leaves none to train on. Lower it."
+        )
+    return draw(entries, size, seed)
+
+
+def compare(
+    entries: Sequence[Entry], tests: Mapping[str, OverlapIndex], excluded: Set[str], counts: Counter[str]
+) -> tuple[list[Entry], dict[str, Overlap]]:
+    """Compare questions with test sets.
+
+    Args:
+        entries: The questions.
+        tests: By name.
+        excluded: Names of the test sets whose questions must go.
+        counts: Gets the numbers of those that went, by name of the test set.
+
+    Returns:
+        The questions that stay, and for each test set how much of it all the questions repeat.
+    """
+    kept = []
+    same: dict[str, set[int]] = {name: set() for name in tests}
+    reworded: dict[str, set[int]] = {name: set() for name in tests}
+    for entry in entries:
+        mark = fingerprint(entry.problem.question)
+        found = {name: hits for name, index in tests.items() if (hits := index.find(mark))}
+        for name, hits in found.items():
+            same[name] |= hits.same_text
+            reworded[name] |= hits.reworded
+        reason = next((name for name in found if name in excluded), None)
+        if reason is None:
+            kept.append(entry)
+        else:
+            counts[f"question of {reason}"] += 1
+    return kept, {
+        name: Overlap(len(index), len(same[name]), len(reworded[name] - same[name])) for name, index in tests.items()
+    }
+
+
+def _print_overlaps(overlaps: Mapping[str, Overlap], excluded: Set[str]) -> None:
+    width = max(map(len, [*overlaps, "questions shared with"]))
+    if overlaps:
+        print(f"  {'questions shared with':<{width}}  {'of':>7}  {'same text':>9}  {'reworded':>8}")
+    for name, overlap in overlaps.items():
+        note = "  left out" if name in excluded and overlap.same_text + overlap.reworded else ""
+        numbers = f"{overlap.test_questions:>7,}  {overlap.same_text:>9,}  {overlap.reworded:>8,}"
+        print(f"  {name:<{width}}  {numbers}{note}")

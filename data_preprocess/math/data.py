@@ -1,0 +1,167 @@
+"""What the scripts for mathematics data sets share: from raw rows to parquet files in verl's schema, with a report.
+
+    python -m data_preprocess.gsm8k --local_save_dir outputs/data/math                       # from the hub
+    python -m data_preprocess.dapo_math_17k --input dapo.jsonl.gz --local_save_dir outputs/data/math \\
+        --exclude_overlap outputs/data/math/math500.parquet outputs/data/math/amc23.parquet
+
+Training sets lose rows without a usable question and answer, repeats of a question, and every copy of a question whose
+copies have different answers; test sets lose only the former and otherwise stay whole, so that results compare with
+published ones. Files are named after the data set, so all of them may lie in one folder. All have one schema (verl can
+train on several together): `extra_info` has `index` ("gsm8k/17": the row's number in its input, from 0; a test split
+of a training set says "gsm8k_test/17"), `split`, and, as text that is empty where unknown, `difficulty` and `subject`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from data_preprocess.math.source import question_of
+from data_preprocess.math.text import (
+    answer_text,
+    integer_text,
+    is_float_artefact,
+    last_boxed,
+    same_text_key,
+    with_instruction,
+)
+from verl_ext.data.row_report import UnusableRow
+from verl_ext.data.row_source import HubSource
+from verl_ext.data.schema import make_row
+
+REPEATED = "repeat of an earlier question"
+CONFLICT = "copies of it have different answers"
+NOT_DRAWN = "not drawn (--max_rows)"
+
+
+@dataclass(frozen=True)
+class MathProblem:
+    """What a row says.
+
+    Attributes:
+        question: Without any instruction.
+        answer: The ground truth.
+        difficulty: As the data set grades it ("1" to "5" in MATH); empty if it does not.
+        subject: "Algebra" …; empty if unknown.
+    """
+
+    question: str
+    answer: str
+    difficulty: str = ""
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A problem with its `extra_info.index` and the key under which its copies are found."""
+
+    index: str
+    problem: MathProblem
+    key: str
+
+
+def read_problem(row: Mapping[str, Any]) -> MathProblem:
+    r"""The problem of a row with common field names.
+
+    The answer is `answer`, `expected_answer` or `reward_model.ground_truth`; if these are empty or missing, it
+    is the last `\boxed{}` of `solution`.
+
+    Raises:
+        UnusableRow: It has no question or no answer, or the answer is a rounded double.
+    """
+    question = question_of(row)
+    if not question:
+        raise UnusableRow("no question")
+    rule = row.get("reward_model")
+    given = [
+        row.get("answer"),
+        row.get("expected_answer"),
+        rule.get("ground_truth") if isinstance(rule, Mapping) else None,
+    ]
+    answer = next(filter(None, map(answer_text, given)), "") or answer_text(last_boxed(row.get("solution") or ""))
+    if not answer:
+        raise UnusableRow("no answer")
+    if is_float_artefact(answer):
+        raise UnusableRow("answer is a rounded double")
+    difficulty = row.get("difficulty", row.get("level"))
+    subject = row.get("subject", row.get("type"))
+    return MathProblem(question, answer, answer_text(difficulty).removeprefix("Level "), answer_text(subject))
+
+
+def read_integer_problem(row: Mapping[str, Any]) -> MathProblem:
+    """As `read_problem`, for contests whose answers are integers: "025" and 25.0 become "25".
+
+    Raises:
+        UnusableRow: As `read_problem`.
+    """
+    problem = read_problem(row)
+    return replace(problem, answer=integer_text(problem.answer))
+
+
+@dataclass(frozen=True)
+class MathSet:
+    """A data set.
+
+    Attributes:
+        name: The `data_source`, and the name of the file.
+        hub: Where each split is on the hub; the splits are "train" and "test".
+        read: The problem of a raw row; raises `UnusableRow`.
+        held_out: Name and size of a test set that is drawn from the training rows; None for no such set.
+    """
+
+    name: str
+    hub: Mapping[str, HubSource]
+    read: Callable[[Mapping[str, Any]], MathProblem] = read_problem
+    held_out: tuple[str, int] | None = None
+
+    def file_name(self, split: str) -> str:
+        """Name of a split's file, without its suffix."""
+        return f"{self.name}_test" if split == "test" and "train" in self.hub else self.name
+
+
+def collect(dataset: MathSet, split: str, rows: Iterable[Mapping[str, Any]]) -> tuple[list[Entry], Counter[str]]:
+    """The usable problems of a split in the order of the rows, and how many rows went for which reason.
+
+    The counts include "rows read".
+    """
+    counts: Counter[str] = Counter()
+    entries: dict[str, Entry] = {}
+    copies: Counter[str] = Counter()
+    in_conflict: set[str] = set()
+    for number, row in enumerate(rows):
+        counts["rows read"] += 1
+        try:
+            problem = dataset.read(row)
+        except UnusableRow as reason:
+            counts[str(reason)] += 1
+            continue
+        key = same_text_key(problem.question)
+        # Tests are not searched for repeats: their keys are unique by the row's number.
+        identity = key if split == "train" else str(number)
+        copies[identity] += 1
+        first = entries.setdefault(identity, Entry(f"{dataset.file_name(split)}/{number}", problem, key))
+        if same_text_key(first.problem.answer) != same_text_key(problem.answer):
+            in_conflict.add(identity)
+    for identity in in_conflict:
+        del entries[identity]
+        counts[CONFLICT] += copies[identity]
+    repeats = sum(copies[identity] - 1 for identity in entries)
+    if repeats:
+        counts[REPEATED] = repeats
+    return list(entries.values()), counts
+
+
+def to_rows(dataset: MathSet, split: str, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Rows of verl's schema."""
+    return [
+        make_row(
+            dataset.name,
+            with_instruction(entry.problem.question),
+            entry.problem.answer,
+            index=entry.index,
+            split=split,
+            ability="math",
+            extra_info={"difficulty": entry.problem.difficulty, "subject": entry.problem.subject},
+        )
+        for entry in entries
+    ]

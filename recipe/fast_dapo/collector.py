@@ -1,0 +1,279 @@
+"""The curriculum on verl: connects `DataController` to the data loader, the engines and the data plane."""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from tensordict import TensorDict
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyGenerationBatches
+from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
+from recipe.fast_dapo.curriculum.records import GenerationInput, Outcome, Prompt, Sample, TrainingGroup, UpdateResult
+from recipe.fast_dapo.prompt_rows import PromptRows
+from recipe.fast_dapo.run_files import PROMPTS
+from recipe.fast_dapo.settings import read_settings
+from verl_ext.core.errors import GenerationFailedError, SignalError
+from verl_ext.core.json_lines import JsonLines
+from verl_ext.run.run_totals import RunTotals
+from verl_ext.serving import data_plane
+from verl_ext.serving.agent_loop import FIRST_SESSION, PromptReport, RolloutReport
+from verl_ext.serving.data_plane import KVBatchMeta
+from verl_ext.serving.rollout_key import uid_of
+from verl_ext.trainer.parts import Collector, Trainer
+
+PARTITION = data_plane.TRAIN
+
+# Prompts in a row without a single rollout, after which generation counts as broken.
+_MAX_FAILED_PROMPTS = 16
+
+
+class CurriculumExhaustedError(SignalError):
+    """Too many generation rounds passed without a training batch."""
+
+
+class Curriculum(Collector):
+    """Screens prompts, continues those with a mixed result, and hands over complete groups.
+
+    Attributes:
+        controller: Decides what is generated next and what is trained on.
+        predictor: Chooses the prompts to screen; None: they come in the loader's order.
+        prompt_rows: Of live prompts.
+        groups: What the step is trained on.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self.settings = read_settings(trainer.config)
+        self.controller = self.new_controller()
+        self.predictor: PassRatePosterior | None = None
+        self.prompt_rows = PromptRows(PARTITION)
+        self.prompt_records = JsonLines(trainer.run_folder.path / PROMPTS)
+        self.groups: list[TrainingGroup] = []
+        self._released: list[str] = []  # names in the data plane that the next call to clear takes along
+        self._num_failed_prompts = 0  # in a row
+
+    def new_controller(self) -> DataController:
+        """An empty controller for this run's settings."""
+        return DataController(self.settings.controller, self.settings.screening_chunk)
+
+    def set_up_data(self) -> None:
+        if self.settings.predictor is not None:
+            dataset = self._trainer.train_dataset
+            self.predictor = PassRatePosterior(len(dataset), self.settings.predictor)
+            indices = [info["index"] for info in dataset.dataframe["extra_info"]]
+            self._position = {index: position for position, index in enumerate(indices)}
+
+    # ------------------------------ collecting a batch ------------------------------
+
+    def collect(self, num_prompts: int) -> KVBatchMeta:
+        version = self._trainer.weight_version
+        self.controller.reset_step_metrics()
+        self._release(self.controller.evict(version))
+        if self.predictor is not None:
+            self.predictor.set_weight_version(version)
+            self.predictor.reset_calibration()
+        if self.settings.controller.schedule == "streaming":
+            self._generate_streaming()
+        else:
+            while not self.controller.is_ready_for_training():
+                self._generation_round()
+        self.groups = self.controller.get_training_data()
+        self._record({"event": "trained", "index": group.prompt.index} for group in self.groups)
+        keys = [sample.key for group in self.groups for sample in self.controller.trained_samples(group)]
+        tags = data_plane.tags(PARTITION)
+        # The prompts' own rows have done their work, and so have samples that are not trained on; verl clears the
+        # others after the step.
+        done = {sample.key for group in self.groups for sample in group.samples} - set(keys)
+        uids = [group.prompt.uid for group in self.groups]
+        self.prompt_rows.remove(uids)
+        self._released += [*uids, *done]
+        self._clear_released()
+        return KVBatchMeta(partition_id=PARTITION, keys=keys, tags=[tags[key] for key in keys])
+
+    def _generation_round(self) -> None:
+        """Merged: one call, with the continuation of what qualified and the screening of new prompts."""
+        self._check_num_gen_batches()
+        self._add_prompts()
+        inputs = self.controller.get_generation_inputs()
+        batch = self._generation_batch(inputs)
+        with self._trainer.waiting_for_rollouts():
+            reports = self._trainer.agent_loop_manager.generate_and_report(batch)
+        self._take_reports(reports, more_to_come=False)
+
+    def _generate_streaming(self) -> None:
+        """Until a batch is ready and nothing is in flight: continue and admit the moment a report allows it."""
+        while True:
+            if not self.controller.num_in_flight:
+                self._check_num_gen_batches()
+            self._add_prompts()
+            inputs = self.controller.get_generation_inputs()
+            if inputs:
+                self._trainer.agent_loop_manager.dispatch(self._generation_batch(inputs))
+            if not self.controller.num_in_flight:
+                return
+            with self._trainer.waiting_for_rollouts():
+                reports = self._trainer.agent_loop_manager.finished_reports()
+            self._take_reports(reports, more_to_come=True)
+
+    def _check_num_gen_batches(self) -> None:
+        try:
+            self.controller.check_num_gen_batches()
+        except TooManyGenerationBatches as error:
+            self._trainer.save_unfinished_step()
+            raise CurriculumExhaustedError(f"{error}\nA checkpoint was written to resume from.") from None
+
+    def _take_reports(self, reports: Mapping[str, PromptReport], *, more_to_come: bool) -> None:
+        """Hand the outcome of generation to the controller and the predictor."""
+        self._refuse_total_failure(reports)
+        samples = {uid: [self._sample(rollout) for rollout in report.rollouts] for uid, report in reports.items()}
+        version = self._trainer.weight_version
+        result = self.controller.update_prompts(samples, version, more_to_come=more_to_come)
+        self._release(result)
+        if self.predictor is not None:
+            for outcome in result.outcomes:
+                position = self._position[outcome.index]
+                self.predictor.observe(position, outcome.passes, outcome.samples - outcome.passes)
+        self._record(_event(outcome) for outcome in result.outcomes)
+
+    # ------------------------------ prompts ------------------------------
+
+    def _add_prompts(self) -> None:
+        """Fetch what the controller asks for, and say what is believed of all whose screening begins now."""
+        self._fetch_wanted()
+        if self.predictor is not None and self.controller.screening_chunk is not None:
+            positions = [self._position[prompt.index] for prompt in self.controller.prompts_to_screen()]
+            self.controller.set_posteriors(self.predictor.posteriors(positions))
+
+    def _fetch_wanted(self) -> None:
+        """In whole batches of the loader, or by the predictor's choice."""
+        while (wanted := self.controller.num_prompts_wanted) > 0:
+            rows = self._trainer.fetch_prompts() if self.predictor is None else self._fetch_chosen(wanted)
+            if rows is None:
+                return
+            prompts = [Prompt(uid=uid, index=index) for uid, index in zip(rows["uid"], rows["index"], strict=True)]
+            self.prompt_rows.add(rows)
+            self.controller.add_new_prompts_first_generation_phase(prompts)
+
+    def _fetch_chosen(self, count: int) -> TensorDict | None:
+        """Rows of the predictor's choice, as verl's loader would give them; None if every prompt is live."""
+        live = [self._position[index] for index in self.controller.live_indices()]
+        with self._trainer.timed("predict"):
+            positions = self.predictor.choose(count, live)
+        if not len(positions):
+            return None
+        rows = collate_fn([self._trainer.train_dataset[int(position)] for position in positions])
+        rows["uid"] = np.array([str(uuid.uuid4()) for _ in positions], dtype=object)
+        return tu.get_tensordict(rows)
+
+    def _generation_batch(self, inputs: list[GenerationInput]) -> TensorDict:
+        """Rows of all prompts of a call, each with its number of rollouts and of its first session."""
+        batch = self.prompt_rows.batch([entry.prompt.uid for entry in inputs])
+        tu.assign_non_tensor_stack(batch, "__rollout_n__", [entry.num_samples for entry in inputs])
+        tu.assign_non_tensor_stack(batch, FIRST_SESSION, [entry.first_session for entry in inputs])
+        tu.assign_non_tensor_data(batch, "global_steps", self._trainer.global_steps)
+        return batch
+
+    def _sample(self, rollout: RolloutReport) -> Sample:
+        metric = self.settings.success_metric
+        if metric == "reward":
+            success = rollout.reward
+        elif metric in rollout.reward_extra_info:
+            success = float(rollout.reward_extra_info[metric])
+        else:
+            raise SignalError(
+                f"curriculum.success_metric={metric!r} is not among what the reward function returns: "
+                f"{sorted(rollout.reward_extra_info)}. Use one of these, or 'reward' for the reward itself."
+            )
+        return Sample(key=rollout.key, success=success, version=rollout.version, num_tokens=rollout.num_tokens)
+
+    def _refuse_total_failure(self, reports: Mapping[str, PromptReport]) -> None:
+        """A prompt may fail; when all of them do, the cause is elsewhere and no retry helps."""
+        if any(report.rollouts for report in reports.values()):
+            self._num_failed_prompts = 0
+            return
+        self._num_failed_prompts += len(reports)
+        errors = [error for report in reports.values() for error in report.errors]
+        others_in_flight = self.controller.num_in_flight > len(reports)
+        if errors and (self._num_failed_prompts >= _MAX_FAILED_PROMPTS or not others_in_flight):
+            raise GenerationFailedError(
+                f"Generation failed for {self._num_failed_prompts} prompts in a row; the last time with: {errors[0]}"
+            )
+
+    def _release(self, result: UpdateResult) -> None:
+        """Take note of the tensors of prompts that left the curriculum; `_clear_released` frees them."""
+        self.prompt_rows.remove(result.released_uids)
+        self._released += [*result.released_keys, *result.released_uids]
+        # A prompt that is generated again, as it expired or a rollout failed, gives its rollouts the same names.
+        if any(uid_of(key) in self.prompt_rows for key in result.released_keys):
+            self._clear_released()
+
+    def _clear_released(self) -> None:
+        # Once a step: a call a report would keep the data plane busy while the engines' rollouts are written to it.
+        data_plane.clear(self._released, PARTITION)
+        self._released = []
+
+    # ------------------------------ state and records ------------------------------
+
+    def _record(self, events: Iterable[dict[str, Any]]) -> None:
+        """Append to the history of prompts, from which reports and tests read what became of each."""
+        if self._trainer.config.curriculum.record_prompts:
+            self.prompt_records.append({"step": self._trainer.global_steps} | event for event in events)
+
+    def before_checkpoint(self) -> None:
+        self._clear_released()
+        self.prompt_rows.store({"is_prompt": True, "status": "pending", "global_steps": self._trainer.global_steps})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "controller": self.controller.state_dict(),
+            "predictor": self.predictor and self.predictor.state_dict(),
+            "prompt_records_bytes": self.prompt_records.num_bytes,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.controller.load_state_dict(state["controller"])
+        if self.predictor is not None and state["predictor"] is not None:
+            self.predictor.load_state_dict(state["predictor"])
+        self.prompt_records.cut_back_to(state["prompt_records_bytes"])
+        # The checkpoint was written while the step's own batch was still in the queue: it has been trained on.
+        live = self.controller.live_names()
+        stored = data_plane.tags(PARTITION).keys()
+        missing = live - stored
+        if missing:
+            raise SignalError(
+                f"The checkpoint's TransferQueue lacks {len(missing)} of {len(live)} entries that the curriculum "
+                f"needs, e.g. {min(missing)}: it is damaged; resume from an earlier one with trainer.resume_from_path."
+            )
+        self.prompt_rows.restore(sorted(self.controller.live_uids()))
+        self._released = list(stored - live)
+        self._clear_released()
+
+    def metrics(self) -> dict[str, Any]:
+        return self.controller.metrics() | (self.predictor.calibration() if self.predictor is not None else {})
+
+    def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
+        counted = self.controller.metrics()
+        for name in ("rollouts_generated", "rollouts_trained", "tokens_generated", "tokens_trained"):
+            noun, verb = name.split("_")
+            setattr(totals, name, int(counted[f"curriculum/total/{verb}_{noun}"]))
+
+    def summary(self) -> dict[str, Any]:
+        totals = self.controller.metrics()
+        dropped = totals["curriculum/total/all_wrong"] + totals["curriculum/total/all_right"]
+        summary: dict[str, Any] = {"rollouts_avoided": int(dropped) * self.settings.controller.n_continue}
+        if self.predictor is not None:
+            summary["predictor_reliability"] = self.predictor.reliability_table()
+        return summary
+
+
+def _event(outcome: Outcome) -> dict[str, Any]:
+    """A line of the history of prompts."""
+    return {
+        "event": outcome.phase.value,
+        "index": outcome.index,
+        "samples": outcome.samples,
+        "passes": outcome.passes,
+    }

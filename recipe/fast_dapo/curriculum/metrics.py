@@ -1,0 +1,203 @@
+"""The curriculum's bookkeeping: what it counts, and what the counts say when no batch can be made.
+
+Nothing here decides what happens to a prompt: that is `data_controller.py`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recipe.fast_dapo.curriculum.records import CurriculumSettings
+
+_OUTCOMES = {
+    "screened": ("prompts", "prompts whose screening has ended"),
+    "qualified": ("prompts", "screened prompts with 0 < pass rate < 1, which are continued"),
+    "all_wrong": ("prompts", "screened prompts dropped because no rollout passed"),
+    "all_right": ("prompts", "screened prompts dropped because every rollout passed"),
+    "failed": ("events", "generation calls that returned fewer rollouts of a prompt than asked"),
+    "expired": (
+        "prompts",
+        "prompts whose samples exceeded max_staleness: the samples are dropped, the prompt is screened anew",
+    ),
+    "evicted_overflow": ("prompts", "ready prompts dropped for exceeding max_buffer_prompts, stalest first"),
+    "given_up": ("prompts", "prompts dropped after max_attempts failed calls in a row"),
+    "trained": ("prompts", "prompts handed to the trainer"),
+    "rounds": ("calls", "generation calls completed"),
+    "generated_rollouts": ("rollouts", "rollouts returned by generation, those of failed prompts included"),
+    "generated_tokens": ("tokens", "response tokens of generated_rollouts"),
+    "trained_rollouts": ("rollouts", "rollouts handed to the trainer"),
+    "uninformative_rollouts": ("rollouts", "rollouts of prompts dropped because all of them failed or all passed"),
+    "expired_rollouts": ("rollouts", "finished rollouts dropped with expired or overflowing prompts"),
+    "failed_rollouts": ("rollouts", "rollouts of incomplete generation calls and of prompts given up"),
+    "set_aside_rollouts": ("rollouts", "screening rollouts that correction=continuation_only does not train on"),
+    "trained_tokens": ("tokens", "response tokens of trained_rollouts"),
+}
+_RATIOS = {
+    "qualified_share": ("fraction", "qualified / screened; left out when nothing was screened"),
+    "screening_pass_rate/mean": ("fraction", "passes / rollouts of screening; left out when nothing was screened"),
+    "screening_rollouts/mean": ("rollouts", "screening rollouts a screened prompt; left out when nothing was screened"),
+    "generated_to_trained": ("ratio", "generated_rollouts / trained_rollouts; left out when nothing was trained"),
+}
+_GAUGES = {
+    "first_phase_prompts": ("prompts", "prompts that wait for their screening"),
+    "second_phase_prompts": ("prompts", "qualified prompts that wait for their continuation"),
+    "ready_prompts": ("prompts", "prompts with all their rollouts, waiting to be trained on"),
+    "in_flight_prompts": ("prompts", "prompts in the generation call now under way"),
+    "num_gen_batches": (
+        "calls",
+        "merged: generation calls since the last training batch; streaming: gen_batch_sizes screened since",
+    ),
+    "buffered_rollouts": ("rollouts", "finished rollouts of prompts that wait or are in flight"),
+    "unaccounted_rollouts": (
+        "rollouts",
+        "generated minus trained, uninformative, expired, failed, set aside and buffered; always 0",
+    ),
+    "expected_qualified_share": (
+        "fraction",
+        "discounted share of screened prompts that qualified, which streaming admits by",
+    ),
+}
+_AGES = {
+    "sample_age/mean": ("weight versions", "mean age of the trained rollouts; left out when nothing was trained"),
+    "sample_age/max": ("weight versions", "age of the oldest trained rollout; left out when nothing was trained"),
+}
+HISTOGRAM_NAME = "curriculum/screening_pass_rate/{k}_of_{n}"
+
+METRICS: dict[str, tuple[str, str]] = {
+    **{f"curriculum/{name}": entry for name, entry in {**_OUTCOMES, **_RATIOS, **_AGES, **_GAUGES}.items()},
+    HISTOGRAM_NAME: ("prompts", "prompts with exactly k passes in a screening of n rollouts, for each k from 0 to n"),
+    "curriculum/total/added": ("prompts", "prompts that entered the curriculum; since the start of the run"),
+    **{
+        f"curriculum/total/{name}": (unit, f"{text}; since the start of the run")
+        for name, (unit, text) in {**_OUTCOMES, **_RATIOS}.items()
+    },
+}
+"""Every metric: name -> (unit, description). Names without `total/` count since the last `reset_step_metrics`."""
+
+_COUNTERS = ("added", *_OUTCOMES, "trained_age", "screening_rollouts", "screening_passes")
+_WINDOWS = ("step", "batch", "total")
+
+
+class CurriculumCounts:
+    """The same counters over three windows: the trainer's step, since the last training batch, the whole run."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.windows: dict[str, dict[str, int]] = {name: dict.fromkeys(_COUNTERS, 0) for name in _WINDOWS}
+        self.passes: dict[str, list[int]] = {name: [0] * (n + 1) for name in _WINDOWS}
+        self.oldest_trained_age = 0
+
+    def add(self, name: str, amount: int = 1) -> None:
+        for window in self.windows.values():
+            window[name] += int(amount)  # a NumPy integer would not survive json.dumps
+
+    def add_screening(self, num_passes: int, num_samples: int) -> None:
+        self.add("screened")
+        self.add("screening_rollouts", num_samples)
+        self.add("screening_passes", num_passes)
+        if num_samples == self.n:
+            for histogram in self.passes.values():
+                histogram[num_passes] += 1
+
+    def add_batch(self, num_prompts: int, ages: Sequence[int], num_tokens: int, num_set_aside: int) -> None:
+        """A training batch; the window since the last one ends with it.
+
+        Args:
+            ages: Weight versions of the rollouts that are trained on.
+            num_tokens: Theirs.
+            num_set_aside: Rollouts of the same prompts that are not trained on.
+        """
+        self.reset("batch")
+        self.add("trained", num_prompts)
+        self.add("trained_rollouts", len(ages))
+        self.add("set_aside_rollouts", num_set_aside)
+        self.add("trained_tokens", num_tokens)
+        self.add("trained_age", sum(ages))
+        self.oldest_trained_age = int(max(self.oldest_trained_age, *ages))
+
+    def reset(self, window: str) -> None:
+        self.windows[window] = dict.fromkeys(_COUNTERS, 0)
+        self.passes[window] = [0] * (self.n + 1)
+        if window == "step":
+            self.oldest_trained_age = 0
+
+    def metrics(self) -> dict[str, float]:
+        """Step and run counters under the names of `METRICS`; a ratio whose denominator is 0 is left out, since
+        a 0 would read as a collapse."""
+        step = self.windows["step"]
+        values: dict[str, float] = {}
+        for prefix, window in (("curriculum/", "step"), ("curriculum/total/", "total")):
+            counts = self.windows[window]
+            values |= {prefix + name: float(counts[name]) for name in _OUTCOMES}
+            if counts["screened"]:
+                values[prefix + "qualified_share"] = counts["qualified"] / counts["screened"]
+                values[prefix + "screening_pass_rate/mean"] = counts["screening_passes"] / counts["screening_rollouts"]
+                values[prefix + "screening_rollouts/mean"] = counts["screening_rollouts"] / counts["screened"]
+            if counts["trained_rollouts"]:
+                values[prefix + "generated_to_trained"] = counts["generated_rollouts"] / counts["trained_rollouts"]
+        values["curriculum/total/added"] = float(self.windows["total"]["added"])
+        for k, count in enumerate(self.passes["step"]):
+            values[HISTOGRAM_NAME.format(k=k, n=self.n)] = float(count)
+        if step["trained_rollouts"]:
+            values["curriculum/sample_age/mean"] = step["trained_age"] / step["trained_rollouts"]
+            values["curriculum/sample_age/max"] = float(self.oldest_trained_age)
+        return values
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "windows": {name: dict(counts) for name, counts in self.windows.items()},
+            "passes": {name: list(counts) for name, counts in self.passes.items()},
+            "oldest_trained_age": self.oldest_trained_age,
+        }
+
+    @classmethod
+    def from_state_dict(cls, n: int, state: Mapping[str, Any]) -> "CurriculumCounts":
+        counts = cls(n)
+        for name in _WINDOWS:
+            counts.windows[name] |= {key: int(state["windows"][name][key]) for key in _COUNTERS}
+            counts.passes[name] = [int(count) for count in state["passes"][name]]
+        counts.oldest_trained_age = int(state["oldest_trained_age"])
+        return counts
+
+
+def explain_missing_batch(settings: CurriculumSettings, counts: CurriculumCounts, ready: int, waiting: int) -> str:
+    """The message of `TooManyGenerationBatches`: what was seen since the last training batch, and what to change.
+
+    Args:
+        ready: Prompts ready for training.
+        waiting: Prompts that wait for their continuation.
+    """
+    limit, wanted, gen_batch_size = settings.max_num_gen_batches, settings.train_batch_size, settings.gen_batch_size
+    window, passes, n = counts.windows["batch"], counts.passes["batch"], counts.n
+    screened, qualified, rounds = window["screened"], window["qualified"], window["rounds"]
+    histogram = ", ".join(f"{k}/{n}: {count}" for k, count in enumerate(passes))
+    seen = (
+        f"no training batch after {rounds} rounds of generation (max_num_gen_batches={limit}): {ready} of {wanted} "
+        f"prompts are ready and {waiting} wait for their continuation. {screened} prompts were screened with n={n}; "
+        f"prompts by passes: {histogram}."
+    )
+    if window["failed"]:
+        seen += (
+            f" {window['failed']} times a prompt came back with fewer rollouts than asked: look at generation first."
+        )
+    changes = []
+    if window["all_wrong"]:
+        changes.append(
+            f"{window['all_wrong']} prompts were all wrong: use easier ones or a larger rollout.n, and check that "
+            "right answers exceed success_threshold"
+        )
+    if window["all_right"]:
+        changes.append(f"{window['all_right']} prompts were all right: use harder ones or a larger rollout.n")
+    if window["expired"]:
+        changes.append(f"{window['expired']} times a qualified prompt grew too old: raise max_staleness")
+    if qualified:
+        # One round more than the screening needs: the last continuation runs in the round after its screening.
+        needed = rounds + 1 + math.ceil(max(0, wanted - ready - waiting) * screened / (qualified * gen_batch_size))
+        changes.append(
+            f"at this rate the batch needs about {needed} rounds of gen_batch_size={gen_batch_size}: raise "
+            "max_num_gen_batches or gen_batch_size, or lower train_batch_size"
+        )
+    changes.append(
+        "the count is part of a checkpoint, so a resumed run needs a larger max_num_gen_batches (0: no limit)"
+    )
+    return f"{seen} To change: {'; '.join(changes)}."

@@ -1,0 +1,287 @@
+"""Predicts each prompt's pass rate and chooses what to screen. Pure: numpy and scipy.
+
+Every prompt has a discounted Beta posterior of its pass rate: with a prior Beta(a, b),
+
+    passes <- discount^(versions since) * passes + new passes,   likewise fails;   rate ~ Beta(a + passes, b + fails)
+
+so that what an old policy did counts less (a discounted Bernoulli bandit, Russo et al. 2018, section 6.3). A prompt
+gives the most signal near pass rate 1/2 and its screening is then most likely mixed: `choose` draws a rate from each
+posterior (Thompson sampling) and takes those closest to 1/2. Prompts never seen have the wide prior and are drawn
+often; those known to be hopeless or solved are not.
+
+The prior is fitted to the pool (empirical Bayes): every prompt's first outcomes, discounted in the same way, are
+beta-binomial under it, and the most likely Beta(a, b) is used, with the configured one as the opinion of
+`prior_weight` prompts. A pool in which nearly nothing is mixed makes unknown prompts unattractive, and a prompt that
+was mixed once the more so.
+
+No prompt starves: a share 1/`exploration_epochs` of all choices goes to the prompts whose last choice is longest ago,
+so every prompt is chosen at least once in `exploration_epochs` epochs (an epoch: as many choices as there are prompts).
+
+`choose` costs O(candidates) numpy operations and `observe` O(1), however large the data set is.
+"""
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+from scipy.optimize import minimize
+from scipy.special import betaln
+
+from recipe.fast_dapo.curriculum.least_recent import LeastRecent
+from verl_ext.core.settings import Settings
+
+_STATE_VERSION = 1
+# Prediction against outcome, in tenths of the predicted pass rate.
+NUM_BINS = 10
+
+
+class PredictorSettings(Settings):
+    """Settings of `PassRatePosterior`."""
+
+    prior_passes: float = Field(default=0.2, gt=0)
+    """First parameter of a pass rate's Beta prior; below 1, since most prompts are never or always solved."""
+
+    prior_fails: float = Field(default=0.2, gt=0)
+    """Its second parameter."""
+
+    prior_weight: float | None = Field(default=20.0, gt=0)
+    """The prior is fitted to the prompts seen so far; so many prompts count for the one above. null: never fitted."""
+
+    discount: float = Field(default=0.99, gt=0, le=1)
+    """What is kept of the evidence at each weight version. 1: nothing is forgotten."""
+
+    exploration_epochs: float = Field(default=8.0, ge=1)
+    """Epochs' worth of choices within which every prompt is screened at least once."""
+
+    max_candidates: int = Field(default=65536, ge=1)
+    """Prompts that a choice draws rates for; a random part of larger data sets. Those that must not be chosen count."""
+
+    seed: int = Field(default=0, ge=0)
+    """Of the draws."""
+
+
+class PassRatePosterior:
+    """Discounted Beta posteriors of a data set's prompts, numbered by their position 0 .. num_prompts - 1."""
+
+    def __init__(self, num_prompts: int, settings: PredictorSettings) -> None:
+        if num_prompts < 1:
+            raise ValueError(f"expected at least one prompt, got {num_prompts}")
+        self.settings = settings
+        self.weight_version = 0
+        self.prior = (settings.prior_passes, settings.prior_fails)
+        self._first_outcomes: dict[tuple[int, int], float] = {}  # (passes, fails) of a first call -> discounted prompts
+        self._rng = np.random.default_rng(settings.seed)
+        self._passes = np.zeros(num_prompts)
+        self._fails = np.zeros(num_prompts)
+        self._version = np.zeros(num_prompts, dtype=np.int64)  # to which the two above are discounted
+        self._choices = LeastRecent(np.argsort(self._rng.permutation(num_prompts)))
+        self._exploration_credit = 0.0
+        self._reliability = np.zeros((NUM_BINS, 3))  # rollouts, sum of predictions, passes
+        self.reset_calibration()
+
+    def __len__(self) -> int:
+        return len(self._passes)
+
+    def posterior(self, positions: np.ndarray | Sequence[int] | int) -> tuple[np.ndarray, np.ndarray]:
+        """(alpha, beta) of the prompts now, float64 arrays of the shape of `positions`."""
+        positions = np.asarray(positions)
+        kept = self.settings.discount ** (self.weight_version - self._version[positions])
+        return (
+            self.prior[0] + kept * self._passes[positions],
+            self.prior[1] + kept * self._fails[positions],
+        )
+
+    def posteriors(self, positions: Sequence[int]) -> list[tuple[float, float]]:
+        """(alpha, beta) of each of these prompts now."""
+        alpha, beta = self.posterior(np.asarray(positions, dtype=np.int64))
+        return list(zip(alpha.tolist(), beta.tolist(), strict=True))
+
+    def set_weight_version(self, weight_version: int) -> None:
+        """Say which policy is in force; evidence is discounted from here, and the prior fitted to what was seen."""
+        if weight_version < self.weight_version:
+            raise ValueError(f"expected weight_version >= {self.weight_version}, got {weight_version}")
+        kept = self.settings.discount ** (weight_version - self.weight_version)
+        self._first_outcomes = {outcome: kept * prompts for outcome, prompts in self._first_outcomes.items()}
+        self.weight_version = int(weight_version)
+        if self.settings.prior_weight is not None and self._first_outcomes:
+            initial = (self.settings.prior_passes, self.settings.prior_fails)
+            self.prior = fit_prior(self._first_outcomes, initial, self.settings.prior_weight)
+
+    def observe(self, position: int, passes: int, fails: int) -> None:
+        """Add the outcomes of rollouts of one prompt by the current policy, and compare them with the prediction."""
+        if passes < 0 or fails < 0:
+            raise ValueError(f"expected counts of at least 0, got {passes} passes and {fails} fails")
+        if passes + fails == 0:
+            return
+        alpha, beta = (float(value) for value in self.posterior(position))
+        rate = alpha / (alpha + beta)
+        count = passes + fails
+        place = min(int(rate * NUM_BINS), NUM_BINS - 1)
+        self._calibration += count, passes * (1 - rate) ** 2 + fails * rate**2, passes, rate * count
+        self._reliability[place] += count, rate * count, passes
+        if not self._passes[position] and not self._fails[position]:
+            self._first_outcomes[passes, fails] = self._first_outcomes.get((passes, fails), 0.0) + 1.0
+        kept = self.settings.discount ** (self.weight_version - self._version[position])
+        self._passes[position] = kept * self._passes[position] + passes
+        self._fails[position] = kept * self._fails[position] + fails
+        self._version[position] = self.weight_version
+
+    def choose(self, count: int, exclude: Collection[int] = ()) -> np.ndarray:
+        """Positions of the next prompts to screen, all different.
+
+        Args:
+            count: How many.
+            exclude: Positions that must not be chosen, such as prompts in flight.
+
+        Returns:
+            Int64 array; shorter than `count` only if fewer prompts are left.
+        """
+        unavailable = np.zeros(len(self), dtype=bool)
+        unavailable[np.fromiter(exclude, dtype=np.int64, count=len(exclude))] = True
+        num_unavailable = len(set(exclude))
+        count = min(count, len(self) - num_unavailable)
+        if count <= 0:
+            return np.empty(0, dtype=np.int64)
+        self._exploration_credit += count / self.settings.exploration_epochs
+        num_explored = min(count, int(self._exploration_credit))
+        self._exploration_credit -= num_explored
+        explored = self._choices.oldest(num_explored, unavailable)
+        unavailable[explored] = True
+        # So many are enough, whichever of them are unavailable.
+        num_drawn = max(self.settings.max_candidates, count + num_unavailable)
+        everything = num_drawn >= len(self)
+        drawn = np.arange(len(self)) if everything else self._rng.choice(len(self), num_drawn, replace=False)
+        candidates = drawn[~unavailable[drawn]]
+        distance = np.abs(self._rng.beta(*self.posterior(candidates)) - 0.5)
+        chosen = np.concatenate([explored, candidates[_smallest(distance, count - num_explored)]])
+        self._choices.take(chosen)
+        return chosen
+
+    # ------------------------------ calibration ------------------------------
+
+    def reset_calibration(self) -> None:
+        """Begin a new window of `calibration`."""
+        self._calibration = np.zeros(4)  # rollouts, sum of squared errors, passes, sum of predictions
+
+    def calibration(self) -> dict[str, float]:
+        """Since the last reset: Brier score of single rollouts, that of always predicting the mean, and the bias."""
+        count, squared, passes, predicted = self._calibration
+        if not count:
+            return {}
+        mean = passes / count
+        return {
+            "predictor/brier": squared / count,
+            "predictor/brier_of_the_mean": mean * (1 - mean),
+            "predictor/bias": (predicted - passes) / count,
+            "predictor/observed_rollouts": count,
+            "predictor/prior_mean": self.prior[0] / (self.prior[0] + self.prior[1]),
+            "predictor/prior_strength": self.prior[0] + self.prior[1],
+        }
+
+    def reliability_table(self) -> list[dict[str, float]]:
+        """Rows of predicted tenths that occurred in this run: rollouts, mean prediction, observed pass rate."""
+        return [
+            {"bin": place / NUM_BINS, "rollouts": count, "predicted": predicted / count, "observed": passes / count}
+            for place, (count, predicted, passes) in enumerate(self._reliability.tolist())
+            if count
+        ]
+
+    # ------------------------------ state ------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, in containers that `json.dumps` takes; arrays as base64, about 40 bytes a prompt."""
+        return {
+            "state_version": _STATE_VERSION,
+            "num_prompts": len(self),
+            "prior": list(self.prior),
+            "first_outcomes": [[*outcome, prompts] for outcome, prompts in self._first_outcomes.items()],
+            "weight_version": self.weight_version,
+            "exploration_credit": self._exploration_credit,
+            "rng": self._rng.bit_generator.state,
+            "reliability": self._reliability.tolist(),
+            "arrays": {name: _pack(array) for name, array in self._arrays().items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace everything by a saved state.
+
+        Raises:
+            ValueError: if it is of another format or another data set. Nothing has changed then.
+        """
+        if state.get("state_version") != _STATE_VERSION:
+            raise ValueError(f"expected state_version {_STATE_VERSION}, got {state.get('state_version')!r}")
+        if state["num_prompts"] != len(self):
+            raise ValueError(
+                f"the checkpoint's predictor knows {state['num_prompts']} prompts, the data set has {len(self)}: "
+                "resume with the same data, or start a new run"
+            )
+        arrays = {name: _unpack(state["arrays"][name], array.dtype) for name, array in self._arrays().items()}
+        self._passes, self._fails, self._version = arrays["passes"], arrays["fails"], arrays["version"]
+        self._choices = LeastRecent(np.argsort(arrays["last_choice"], kind="stable"))
+        self.prior = (float(state["prior"][0]), float(state["prior"][1]))
+        self._first_outcomes = {(int(p), int(f)): float(prompts) for p, f, prompts in state["first_outcomes"]}
+        self.weight_version = int(state["weight_version"])
+        self._exploration_credit = float(state["exploration_credit"])
+        self._rng.bit_generator.state = state["rng"]
+        self._reliability = np.array(state["reliability"])
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        last_choice = np.empty(len(self), dtype=np.int64)
+        last_choice[self._choices.order()] = np.arange(len(self))
+        return {"passes": self._passes, "fails": self._fails, "version": self._version, "last_choice": last_choice}
+
+    def __repr__(self) -> str:
+        return f"PassRatePosterior({len(self)} prompts, {self.settings!r})"
+
+
+def fit_prior(
+    outcomes: Mapping[tuple[int, int], float], initial: tuple[float, float], weight: float
+) -> tuple[float, float]:
+    """The most likely Beta prior of pass rates, given outcomes of prompts that are beta-binomial under it.
+
+    Args:
+        outcomes: (passes, fails) -> number of prompts, not necessarily whole.
+        initial: Beta parameters of an opinion from before, from which the search starts.
+        weight: Prompts that this opinion counts as: it is added as the outcomes of two rollouts each, as it expects
+            them.
+
+    Returns:
+        (a, b), each between 0.01 and 100.
+    """
+    a, b = initial
+    both = (a + b) * (a + b + 1)
+    counts = dict(outcomes)
+    for outcome, probability in {
+        (2, 0): a * (a + 1) / both,
+        (1, 1): 2 * a * b / both,
+        (0, 2): b * (b + 1) / both,
+    }.items():
+        counts[outcome] = counts.get(outcome, 0.0) + weight * probability
+    passes, fails = np.array(list(counts), dtype=float).T
+    prompts = np.array(list(counts.values()))
+
+    def negative_log_likelihood(logs: np.ndarray) -> float:
+        a, b = np.exp(logs)
+        return -float((prompts * (betaln(a + passes, b + fails) - betaln(a, b))).sum())
+
+    bounds = [(np.log(0.01), np.log(100.0))] * 2
+    best = minimize(negative_log_likelihood, np.log(initial), method="L-BFGS-B", bounds=bounds)
+    return float(np.exp(best.x[0])), float(np.exp(best.x[1]))
+
+
+def _smallest(values: np.ndarray, count: int) -> np.ndarray:
+    """Indices of the `count` smallest values, in increasing order of value."""
+    if count <= 0:
+        return np.empty(0, dtype=np.int64)
+    part = np.argpartition(values, count - 1)[:count] if count < len(values) else np.arange(len(values))
+    return part[np.argsort(values[part], kind="stable")]
+
+
+def _pack(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+
+
+def _unpack(text: str, dtype: np.dtype) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype=dtype).copy()

@@ -1,0 +1,175 @@
+"""Where every prompt and every finished rollout of the curriculum is. Pure; the rules are in `data_controller.py`."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from recipe.fast_dapo.curriculum.admission import ScreeningRecord, num_to_admit
+from recipe.fast_dapo.curriculum.aged_queue import AgedQueue
+from recipe.fast_dapo.curriculum.metrics import CurriculumCounts
+from recipe.fast_dapo.curriculum.records import (
+    CurriculumSettings,
+    Fate,
+    GenerationInput,
+    Prompt,
+    TrainingGroup,
+    keys_of,
+)
+
+_ENDS = (Fate.ALL_WRONG, Fate.ALL_RIGHT, Fate.EVICTED_OVERFLOW, Fate.GIVEN_UP, Fate.TRAINED)
+_ROLLOUT_FATES = ("trained", "uninformative", "expired", "failed", "set_aside")
+
+
+class CurriculumState:
+    """The queues of live prompts, what is in flight, and the counts of all that left.
+
+    Every live prompt is in exactly one of `waiting`, `partly_screened`, `qualified`, `ready` and `in_flight`. `indices`
+    and `keys` say what these hold, so that no question needs a walk through them.
+
+    Attributes:
+        waiting: For their screening to begin.
+        partly_screened: For their next rollouts of sequential screening.
+        qualified: For their continuation.
+        ready: For training.
+        in_flight: Being generated, by uid, in the order of dispatch.
+        num_continuing: Of those in flight, the ones in continuation.
+        indices: Of all live prompts, by uid.
+        keys: Of the finished samples of all live prompts.
+        failures: Failed calls in a row, by uid.
+        weight_version: The newest one heard of.
+        counts: Of prompts and rollouts, by what became of them.
+        screening_record: What screening gave and cost lately.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.waiting: deque[Prompt] = deque()
+        self.partly_screened: deque[TrainingGroup] = deque()
+        self.qualified = AgedQueue[TrainingGroup]()
+        self.ready = AgedQueue[TrainingGroup]()
+        self.in_flight: dict[str, GenerationInput] = {}
+        self.num_continuing = 0
+        self.indices: dict[str, int | str] = {}
+        self.keys: set[str] = set()
+        self.failures: dict[str, int] = {}
+        self.weight_version = 0
+        self.counts = CurriculumCounts(n)
+        self.screening_record = ScreeningRecord()
+
+    def dispatch(self, inputs: Iterable[GenerationInput]) -> None:
+        """These prompts are in flight."""
+        for entry in inputs:
+            self.in_flight[entry.prompt.uid] = entry
+            self.num_continuing += entry.group.is_qualified
+
+    def land(self, uid: str) -> GenerationInput:
+        """The call for this prompt has ended; returns what was asked."""
+        entry = self.in_flight.pop(uid)
+        self.num_continuing -= entry.group.is_qualified
+        return entry
+
+    def put(self, group: TrainingGroup, *, front: bool = False) -> None:
+        """Queue a prompt that is not in flight, by its fate."""
+        fate = group.fate
+        if fate is Fate.WAITING:
+            (self.waiting.appendleft if front else self.waiting.append)(group.prompt)
+        elif fate is Fate.PARTLY_SCREENED:
+            (self.partly_screened.appendleft if front else self.partly_screened.append)(group)
+        else:
+            queue = self.ready if fate is Fate.READY else self.qualified
+            queue.push(group.prompt.uid, group.version, group, front=front)
+
+    def count_screening(self, group: TrainingGroup, fate: Fate) -> None:
+        """A prompt's screening has ended."""
+        num_samples = len(group.samples)
+        self.counts.add_screening(group.num_passes, num_samples)
+        self.counts.add(fate.value)
+        self.screening_record.observe(fate is Fate.QUALIFIED, num_samples)
+
+    def expire(self, settings: CurriculumSettings) -> list[TrainingGroup]:
+        """Prompts with a sample older than `max_staleness`: they wait for their screening again, before all others."""
+        if settings.max_staleness is None:
+            return []
+        oldest_allowed = self.weight_version - settings.max_staleness
+        expired: list[TrainingGroup] = []
+        for queue in (self.qualified, self.ready):
+            while queue.oldest_version is not None and queue.oldest_version < oldest_allowed:
+                expired.append(queue.pop_stalest())
+        expired += [group for group in self.partly_screened if group.version < oldest_allowed]
+        self.partly_screened = deque(group for group in self.partly_screened if group.version >= oldest_allowed)
+        self.waiting.extendleft(group.prompt for group in reversed(expired))
+        self.counts.add("expired", len(expired))
+        self._drop_samples(expired)
+        return expired
+
+    def drop_overflow(self, settings: CurriculumSettings) -> list[TrainingGroup]:
+        """The stalest ready prompts, beyond one training batch and `max_buffer_prompts`; they are gone."""
+        if settings.max_buffer_prompts is None:
+            return []
+        surplus = len(self.ready) - settings.train_batch_size - settings.max_buffer_prompts
+        overflow = [self.ready.pop_stalest() for _ in range(surplus)]
+        self.counts.add("evicted_overflow", len(overflow))
+        self._drop_samples(overflow)
+        self.forget(overflow)
+        return overflow
+
+    def _drop_samples(self, groups: Iterable[TrainingGroup]) -> None:
+        keys = keys_of(groups)
+        self.counts.add("expired_rollouts", len(keys))
+        self.keys.difference_update(keys)
+
+    def forget(self, groups: Iterable[TrainingGroup]) -> None:
+        """Prompts that left: their uids and keys may come again."""
+        for group in groups:
+            del self.indices[group.prompt.uid]
+            self.failures.pop(group.prompt.uid, None)
+            self.keys.difference_update([sample.key for sample in group.samples])
+
+    def num_gen_batches(self, settings: CurriculumSettings) -> int:
+        """Generation rounds since the last training batch; for streaming, `gen_batch_size` screened prompts are one."""
+        window = self.counts.windows["batch"]
+        if settings.schedule == "streaming":
+            return window["screened"] // settings.gen_batch_size
+        return window["rounds"]
+
+    def num_to_admit(self, settings: CurriculumSettings) -> int:
+        """Prompts whose screening should begin now."""
+        if settings.schedule != "streaming":
+            return len(self.waiting)
+        limit = settings.max_num_gen_batches
+        if limit and self.num_gen_batches(settings) >= limit:
+            return 0  # what is in flight may complete the batch; if not, `check_num_gen_batches` raises
+        return num_to_admit(
+            wanted=settings.train_batch_size,
+            certain=len(self.ready) + len(self.qualified) + self.num_continuing,
+            in_screening=len(self.in_flight) - self.num_continuing + len(self.partly_screened),
+            qualified_share=self.screening_record.qualified_share,
+            max_in_screening=settings.gen_batch_size,
+        )
+
+    # ------------------------------ what is known of it all ------------------------------
+
+    def prompts_by_fate(self) -> dict[str, int]:
+        """Since the start of the run: `added` is the sum of all others, at any time."""
+        total = self.counts.windows["total"]
+        live = (self.waiting, self.partly_screened, self.qualified, self.ready, self.in_flight)
+        ends = {fate.value: total[fate.value] for fate in _ENDS}
+        return {"added": total["added"], **ends, "live": sum(len(queue) for queue in live)}
+
+    def rollouts_by_fate(self) -> dict[str, int]:
+        """Since the start of the run: `generated` is the sum of all others, at any time."""
+        total = self.counts.windows["total"]
+        fates = {name: total[f"{name}_rollouts"] for name in ("generated", *_ROLLOUT_FATES)}
+        return fates | {"buffered": len(self.keys)}
+
+    def metrics(self, settings: CurriculumSettings) -> dict[str, float]:
+        """By the names of `METRICS`."""
+        rollouts = self.rollouts_by_fate()
+        return self.counts.metrics() | {
+            "curriculum/first_phase_prompts": float(len(self.waiting)),
+            "curriculum/second_phase_prompts": float(len(self.qualified)),
+            "curriculum/ready_prompts": float(len(self.ready)),
+            "curriculum/in_flight_prompts": float(len(self.in_flight)),
+            "curriculum/num_gen_batches": float(self.num_gen_batches(settings)),
+            "curriculum/buffered_rollouts": float(rollouts["buffered"]),
+            "curriculum/unaccounted_rollouts": float(2 * rollouts["generated"] - sum(rollouts.values())),
+            "curriculum/expected_qualified_share": self.screening_record.qualified_share,
+        }

@@ -1,0 +1,21 @@
+"""What the pages show of Fast DAPO: the curriculum's view, where its rollouts went, and its warnings."""
+
+from recipe.fast_dapo.pages.curriculum_view import conservation_of_run, curriculum_blocks
+from recipe.fast_dapo.pages.warning_rules import RULES
+from recipe.fast_dapo.run_files import PROMPTS
+from verl_ext.report.page import own_scripts
+from verl_ext.report.recipe_pages import RecipePages, View
+
+PAGES = RecipePages(
+    views=(
+        View(
+            "curriculum",
+            *own_scripts(__name__, "run_curriculum.js"),
+            files=(PROMPTS, "metrics.jsonl", "summary.json"),
+            blocks=curriculum_blocks,
+            overview=conservation_of_run,
+        ),
+    ),
+    rules=RULES,
+    headlines=("curriculum/total/qualified_share", "curriculum/total/generated_to_trained"),
+)

@@ -1,0 +1,1 @@
+"""Golden redaction for ARC: single tokens of golden solutions. May import `verl_ext`, and no other recipe."""

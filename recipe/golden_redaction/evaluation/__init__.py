@@ -1,0 +1,1 @@
+"""Whether training helped states that it did not train: states, programs, tables. Pure."""

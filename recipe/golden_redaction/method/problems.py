@@ -1,0 +1,145 @@
+"""The problems of a run: ARC tasks with their token ids, golden solutions and pairs. Pure but for reading files."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from verl_ext.arc.prompts import SizeLimits, Tokenizer, encode_golden, encode_prompt, state_ids
+from verl_ext.arc.solutions import GOLDEN, read_solution, solution_names
+from verl_ext.core.errors import ConfigError
+from verl_ext.data.arc_tasks import Pair, Task, parse_task
+from verl_ext.data.row_report import UnusableRow, reasons
+from verl_ext.data.schema import ParquetError, check_parquets
+
+COLUMNS = ("extra_info", "reward_model", "test_pairs")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One task.
+
+    Attributes:
+        id: Of the task, eight hexadecimal digits.
+        prompt_ids: Rendered prompt with the assistant prefix.
+        golden_ids: Golden solution behind the prefix; empty for a task without one.
+        pairs: The examples, which rewards are computed from.
+        test_pairs: What a solution is tested on; neither in the prompt nor in a reward.
+    """
+
+    id: str
+    prompt_ids: tuple[int, ...]
+    golden_ids: tuple[int, ...]
+    pairs: tuple[Pair, ...]
+    test_pairs: tuple[Pair, ...]
+
+    def state(self, k: int) -> list[int]:
+        """Token ids of the state with k golden tokens hidden; errors as of `prompts.state_ids`."""
+        return state_ids(self.prompt_ids, self.golden_ids, k)
+
+    def given(self, k: int) -> tuple[int, ...]:
+        """The golden tokens that are then not hidden."""
+        return self.golden_ids[: len(self.golden_ids) - k]
+
+    def has_state(self, k: int, ids: Sequence[int] | None = None) -> bool:
+        """Whether k golden tokens can be hidden and, where ids are given, that state has them."""
+        return 1 <= k <= len(self.golden_ids) and (ids is None or list(ids) == self.state(k))
+
+
+def read_problems(
+    files: Sequence[str | Path],
+    tokenizer: Tokenizer,
+    limits: SizeLimits,
+    golden_folder: Path = GOLDEN,
+    needs_golden: bool = True,
+) -> tuple[list[Problem], Counter[str]]:
+    """The problems of parquet files that `data_preprocess.arc` wrote, from easy to hard, tasks without a golden
+    solution last.
+
+    Args:
+        files: Parquet files.
+        tokenizer: Of the policy. A column `prompt_ids` must have been made with it.
+        limits: Larger tasks are left out.
+        golden_folder: Has <task>.py files.
+        needs_golden: Leave out tasks without a golden solution.
+
+    Returns:
+        The problems, and how many tasks were left out for which reason ("tasks read" included).
+
+    Raises:
+        ConfigError: A file is not what it should be, or no problem is left.
+    """
+    tasks: dict[str, Task] = {}
+    stored_ids: dict[str, list[int]] = {}
+    for row in _read_rows(files):
+        task = _task(row)
+        if task.id in tasks:
+            raise ConfigError(f"task {task.id} is in the files twice: give each file once")
+        tasks[task.id] = task
+        if row.get("prompt_ids") is not None:
+            stored_ids[task.id] = row["prompt_ids"]
+    counts = Counter({"tasks read": len(tasks)})
+    with_golden = [name for name in solution_names(golden_folder) if name in tasks]
+    problems = []
+    for name in [*with_golden, *(() if needs_golden else sorted(tasks.keys() - set(with_golden)))]:
+        task = tasks[name]
+        reason = limits.exceeded_by(task)  # large tasks are never tokenized: the size in cells is known at once
+        prompt_ids, golden_ids = [], []
+        if reason is None:
+            prompt_ids = encode_prompt(task, tokenizer)
+            if name in with_golden:
+                golden_ids = _encode_golden(name, golden_folder, tokenizer)
+            if stored_ids.get(name, prompt_ids) != prompt_ids:
+                raise ConfigError(
+                    f"the prompt_ids of task {name} were made with another tokenizer: run data_preprocess.arc again "
+                    "with --tokenizer and the model of this run, or without that option"
+                )
+            reason = limits.exceeded_by(task, prompt_ids, golden_ids)
+        if reason is not None:
+            counts[reason] += 1
+            continue
+        problems.append(Problem(name, tuple(prompt_ids), tuple(golden_ids), task.train, task.test))
+    if needs_golden and len(with_golden) < len(tasks):
+        counts["no golden solution"] += len(tasks) - len(with_golden)
+    if not problems:
+        raise ConfigError(
+            f"none of the {len(tasks)} task(s) in {', '.join(map(str, files))} can be used ({reasons(counts)}): give "
+            "tasks with a file in verl_ext/arc/golden/, or raise golden.limits"
+        )
+    return problems, counts
+
+
+def _read_rows(files: Sequence[str | Path]) -> list[dict[str, Any]]:
+    try:
+        check_parquets([str(file) for file in files])
+        rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    except (ParquetError, OSError, ValueError) as error:
+        raise ConfigError(f"data.train_files: {error}") from None
+    missing = sorted({name for row in rows for name in COLUMNS if name not in row})
+    if missing:
+        raise ConfigError(
+            f"expected parquet files of data_preprocess.arc, but {', '.join(map(str, files))} lack {', '.join(missing)}"
+        )
+    return rows
+
+
+def _task(row: dict[str, Any]) -> Task:
+    name = row["extra_info"].get("task_id")
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"extra_info.task_id must name the task, got {name!r}: use a file of data_preprocess.arc")
+    try:
+        examples = json.loads(row["reward_model"]["ground_truth"])["train"]
+        return parse_task(name, {"train": examples, "test": json.loads(row["test_pairs"])})
+    except (KeyError, TypeError, ValueError, UnusableRow) as error:
+        raise ConfigError(f"task {name} is not as data_preprocess.arc writes it ({error}): make it anew") from None
+
+
+def _encode_golden(name: str, folder: Path, tokenizer: Tokenizer) -> list[int]:
+    try:
+        return encode_golden(read_solution(name, folder), tokenizer)
+    except ValueError as error:
+        raise ConfigError(f"the golden solution of {name}: {error}") from None

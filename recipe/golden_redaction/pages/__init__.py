@@ -1,0 +1,13 @@
+"""What the pages show of golden redaction: its trace, the golden solutions, its texts, and its warnings."""
+
+from recipe.golden_redaction.pages import golden, trace
+from recipe.golden_redaction.pages.samples import read_samples
+from recipe.golden_redaction.pages.warning_rules import RULES
+from verl_ext.report.recipe_pages import RecipePages
+
+PAGES = RecipePages(
+    commands=(golden, trace),
+    samples=read_samples,
+    rules=RULES,
+    headlines=("golden/state_reward/mean", "golden/k/mean", "golden/movement/engine/intended_way"),
+)

@@ -1,0 +1,125 @@
+"""Texts of tokens, and where a golden solution lies in a state's token ids."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verl_ext.arc.prompts import CODE_PREFIX, encode_golden
+from verl_ext.arc.solutions import GoldenError, read_solution
+from verl_ext.core.errors import ConfigError
+
+_SOLUTION_STARTS_BEHIND = CODE_PREFIX.rpartition("\n")[2].strip()
+
+
+def load_tokenizer(name: str) -> Any:
+    """A Hugging Face tokenizer.
+
+    Raises:
+        ConfigError: There is none under that name.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"no tokenizer can be loaded from {name!r} ({reason}): give a model's folder or hub name"
+        ) from None
+
+
+def token_texts(ids: Iterable[int], tokenizer: Any) -> dict[int, str]:
+    """The text of each token as it stands in the middle of a text: some tokenizers drop a space at the start.
+
+    A token that is part of a character has a replacement character; an id that the tokenizer does not know is `<id>`.
+    """
+    before = list(tokenizer("a", add_special_tokens=False)["input_ids"])
+    start = _decode(before, tokenizer)
+    texts = {}
+    for token in ids:
+        try:
+            text = _decode([*before, token], tokenizer)
+        except (IndexError, KeyError, OverflowError, TypeError):
+            text = ""
+        own = text.removeprefix(start)
+        texts[token] = own if own and text.startswith(start) else f"<{token}>"
+    return texts
+
+
+def _decode(ids: list[int], tokenizer: Any) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The golden solution's place in a problem's states.
+
+    Attributes:
+        start: Position of its first token in the ids of a state.
+        ids: Its tokens; None for one that no state has shown and no file has.
+        is_complete: Its text was found in verl_ext/arc/golden/ and agrees with the states.
+    """
+
+    start: int
+    ids: list[int | None]
+    is_complete: bool
+
+    @property
+    def length(self) -> int:
+        """Ids of a state and its hidden tokens together."""
+        return self.start + len(self.ids)
+
+    def fits(self, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry's state is a part of this prompt and solution: golden files change between runs."""
+        return len(entry["prompt_ids"]) + entry["k"] == self.length and self._agrees(entry)
+
+    def _agrees(self, entry: Mapping[str, Any]) -> bool:
+        known = [*entry["prompt_ids"][self.start :], entry["teacher"]]
+        return all(own is None or own == other for own, other in zip(self.ids, known, strict=False))
+
+
+def find_solution(entries: Sequence[Mapping[str, Any]], tokenizer: Any, texts: Mapping[int, str]) -> Solution:
+    """The golden solution of a problem, from its file if that agrees with the newest entry, else from its states.
+
+    Args:
+        entries: Of one problem, oldest first, at least one.
+        tokenizer: Of the policy, or None.
+        texts: Of the tokens; without the tokenizer empty.
+    """
+    newest = entries[-1]
+    length = len(newest["prompt_ids"]) + newest["k"]
+    golden = _golden_ids(newest["problem"], tokenizer)
+    if golden is not None and len(golden) <= length:
+        solution = Solution(length - len(golden), list(golden), True)
+        if len(newest["prompt_ids"]) >= solution.start and solution.fits(newest):
+            return solution
+    same = [entry for entry in entries if len(entry["prompt_ids"]) + entry["k"] == length]
+    longest = max(same, key=lambda entry: len(entry["prompt_ids"]))["prompt_ids"]
+    start = _start(longest, texts)
+    # Without texts all that is sure is that what some state hides belongs to the solution.
+    start = min(len(entry["prompt_ids"]) for entry in same) if start is None else start
+    ids: list[int | None] = [*longest[start:], *[None] * (length - len(longest))]
+    for entry in same:
+        if 0 <= (place := len(entry["prompt_ids"]) - start) < len(ids) and ids[place] is None:
+            ids[place] = entry["teacher"]
+    return Solution(start, ids, False)
+
+
+def _golden_ids(problem: str, tokenizer: Any) -> list[int] | None:
+    # A problem's name comes from a file and becomes a path.
+    if tokenizer is None or not problem.isalnum():
+        return None
+    try:
+        return encode_golden(read_solution(problem), tokenizer)
+    except (GoldenError, ValueError):
+        return None
+
+
+def _start(ids: Sequence[int], texts: Mapping[int, str]) -> int | None:
+    """Behind the last `Observations:`, which the prompt ends with."""
+    for place in range(len(ids), 0, -1) if texts else ():
+        # At the least one character a token, so no more tokens than characters.
+        tail = "".join(texts.get(token, "") for token in ids[max(0, place - len(_SOLUTION_STARTS_BEHIND)) : place])
+        if tail.endswith(_SOLUTION_STARTS_BEHIND):
+            return place
+    return None

@@ -1,0 +1,1 @@
+"""The algorithm, pure: which samples the update sees, and what they are compared with. No Ray, no verl."""

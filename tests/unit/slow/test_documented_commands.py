@@ -1,0 +1,211 @@
+"""Every command in README files and docs works: a test runs its program, and its arguments are taken as they stand.
+
+What needs a GPU or a cluster says so where the reader is, and is still read by Hydra or by its parser.
+"""
+
+import functools
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from documented_commands import ROOT, Command, parse, read_commands
+from each import check_each
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import validate_config
+
+from recipe.fast_dapo.settings import read_settings, resolve_group_size
+
+COMMANDS = read_commands()
+RECIPES = {
+    "recipe.fast_dapo.main": "fast_dapo",
+    "recipe.golden_redaction.main": "golden_redaction",
+    "recipe.tracin.main": "tracin",
+}
+# Program -> the test that runs it to its end, with other arguments where the documented ones would take hours.
+RUN_BY = {
+    "recipe.fast_dapo.main": "tests/integration/test_command_line.py::test_the_run_ends_with_a_summary",
+    "recipe.golden_redaction.main": (
+        "tests/integration/test_command_line_of_golden.py::test_without_a_learning_rate_nothing_moves"
+    ),
+    "recipe.tracin.main": "tests/integration/test_command_line_of_tracin.py::test_the_command_ends_with_a_summary",
+    "recipe.fast_dapo.evaluate": "tests/integration/test_evaluate.py::test_pass_at_k_grows_with_k",
+    "recipe.golden_redaction.evaluate": "tests/integration/test_golden_evaluate.py::test_every_rung_has_its_states",
+    "recipe.golden_redaction.golden": "tests/unit/test_golden_solutions.py",
+    "recipe.fast_dapo.simulate": "tests/unit/test_simulation.py",
+    "verl_ext.launch.settings_files": "tests/unit/test_settings.py",
+    "verl_ext.report": "tests/unit/slow/test_report_page.py",
+    "verl_ext.rewards.math_self_check": "tests/unit/test_math_answer.py",
+    "verl_ext.sandbox": "tests/unit/slow/test_sandbox_pool.py",
+    "verl_ext.submit": "tests/unit/slow/test_submit.py",
+    "data_preprocess.arc": "tests/integration/golden_assets.py",
+    "data_preprocess.arc_made": "tests/unit/test_arc_made.py",
+    "data_preprocess.arc_model": "tests/unit/slow/test_arc_model.py",
+    "data_preprocess.arithmetic": "tests/unit/test_arithmetic_data.py",
+    "data_preprocess.dapo_math_17k": "tests/unit/test_math_data.py",
+    "data_preprocess.gsm8k": "tests/unit/test_math_data.py",
+    "data_preprocess.real_toxicity_prompts": "tests/unit/test_real_toxicity_prompts.py",
+    "data_preprocess.toxicity_classifier": "tests/unit/slow/test_toxicity_classifier.py",
+    "data_preprocess.toxicity_model": "tests/unit/slow/test_toxicity_model.py",
+    "data_preprocess.validate": "tests/unit/test_schema.py",
+}
+# Programs of others: nothing of ours decides whether they take their arguments.
+OTHERS = ("python -m build",)
+# A command of these programs, too, has to stand under words that say what it needs.
+CLUSTER_PROGRAMS = ("ray", "sbatch", "srun", "squeue", "scancel", "kubectl", "helm", "export", "ssh", "bash", "cat")
+NEEDS = re.compile(r"GPU|CUDA|cluster|Slurm|Kubernetes|several nodes|head node", re.IGNORECASE)
+
+
+def _is_recipe(command: Command) -> bool:
+    return command.module in RECIPES
+
+
+def _trains_on_a_gpu(command: Command) -> bool:
+    """Names the data or the model of a whole run, and neither the CPU backend nor a check."""
+    words = command.arguments
+    on_cpu = any(word in ("+backend=cpu", "dry_run=true", "--cfg", "--help") or word.endswith("_cpu") for word in words)
+    return _is_recipe(command) and not on_cpu and not command.is_part
+
+
+def _each(kind: Callable[[Command], bool], check: Callable[[Command], object]) -> None:
+    """Check every documented command of a kind; those that fail are named with their pages."""
+    check_each([command for command in COMMANDS if kind(command)], check)
+
+
+def test_the_pages_have_commands():
+    assert len([command for command in COMMANDS if command.is_fenced]) >= 45
+    assert {command.page for command in COMMANDS} >= {"README.md", "docs/quickstart.md", "recipe/tracin/README.md"}
+
+
+def test_every_command_is_of_a_kind_that_is_checked():
+    def check(command: Command) -> None:
+        program = command.words[0]
+        assert (
+            command.module is not None
+            or program in ("make", "pytest", "pip")
+            or (program == "python" and command.words[1].startswith("tests/"))
+            or (program in CLUSTER_PROGRAMS and NEEDS.search(command.section))
+        ), f"{command}: let a test of this file read it, or say beside it that it needs a GPU or a cluster"
+
+    _each(lambda command: True, check)
+
+
+def test_make_has_the_target():
+    def check(command: Command) -> None:
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        names = [word for word in command.words[1:] if "=" not in word]
+        assert names
+        assert set(names) <= set(targets)
+
+    _each(lambda command: command.words[0] == "make", check)
+
+
+@functools.cache
+def _runs() -> list[tuple[Command, DictConfig]]:
+    """The configuration of every run of a recipe, also of one that is submitted to a cluster."""
+    runs, failures = [], []
+    for command in COMMANDS:
+        module, words = command.module, command.arguments
+        if module == "verl_ext.submit" and "-m" in words:
+            place = words.index("-m")
+            module, words = words[place + 1], words[place + 2 :]
+        if module in RECIPES:
+            try:
+                runs.append((command, _compose(RECIPES[module], words)))
+            except Exception as error:
+                failures.append(f"{command}\n    {type(error).__name__}: {error}")
+    assert not failures, "\n" + "\n".join(failures)
+    return runs
+
+
+def _compose(name: str, words: list[str]) -> DictConfig:
+    if "--config-name" in words:
+        place = words.index("--config-name")
+        name, words = words[place + 1], words[:place] + words[place + 2 :]
+    overrides = [word for word in words if not word.startswith("--") and word != "job"]
+    with initialize_config_dir(str(ROOT / "configs"), version_base=None):
+        return compose(name, overrides=overrides)
+
+
+def test_hydra_composes_every_run():
+    pages = {command.page for command, config in _runs() if config.run_dir}
+    recipes = {f"recipe/{recipe}/README.md" for recipe in RECIPES.values()}
+    assert pages >= {"README.md", "docs/quickstart.md", "docs/clusters.md", *recipes}
+
+
+def test_verl_accepts_every_run_on_gpus():
+    """A command with no more than data and a model must not die in verl's own check of batches."""
+    failures, count = [], 0
+    for command, config in _runs():
+        if config.trainer.device == "cpu":
+            continue
+        count += 1
+        try:
+            if "curriculum" in config:
+                resolve_group_size(config)
+                read_settings(config)
+            validate_config(config, need_reference_policy(config), need_critic(config))
+        except Exception as error:
+            failures.append(f"{command}\n    {type(error).__name__}: {error}")
+    assert not failures, "\n" + "\n".join(failures)
+    assert count >= 8
+
+
+def _has_a_parser(command: Command) -> bool:
+    is_ours = command.module is not None and not _is_recipe(command) and " ".join(command.words[:3]) not in OTHERS
+    # In running text a program may be named without all that it needs.
+    return is_ours and (command.is_fenced or "--" in " ".join(command.arguments))
+
+
+def test_the_program_takes_its_arguments():
+    _each(_has_a_parser, lambda command: parse(command.module, command))
+
+
+def _is_script(command: Command) -> bool:
+    return command.words[0] == "python" and command.words[1].endswith(".py")
+
+
+def test_the_script_takes_its_arguments():
+    _each(_is_script, lambda command: parse(command.words[1], command))
+
+
+def test_the_program_is_there_and_a_test_runs_it():
+    def check(command: Command) -> None:
+        if " ".join(command.words[:3]) in OTHERS:
+            return
+        assert importlib.util.find_spec(command.module) is not None
+        file, _, test = RUN_BY[command.module].partition("::")
+        text = (ROOT / file).read_text(encoding="utf-8")
+        is_named = command.module.rpartition(".")[2] in text or command.module.replace(".", "/") in text
+        assert is_named, f"{file} does not name {command.module}"
+        assert not test or f"def {test}(" in text, f"{file} has no {test}"
+
+    _each(lambda command: command.module is not None, check)
+
+
+def test_pytest_has_the_path():
+    def check(command: Command) -> None:
+        assert all((ROOT / word).exists() for word in command.words[1:] if not word.startswith("-"))
+
+    _each(lambda command: command.words[0] == "pytest", check)
+
+
+def test_pip_is_asked_for_extras_that_exist():
+    def check(command: Command) -> None:
+        extras = re.search(r"\[([\w,]+)\]|\.(\w+)$", " ".join(command.words))
+        assert extras is not None
+        setup = Path(ROOT / "setup.py").read_text(encoding="utf-8")
+        for extra in (extras[1] or extras[2]).split(","):
+            assert f'"{extra}": [' in setup
+            assert extra != "gpu" or NEEDS.search(command.section)
+
+    _each(lambda command: command.words[0] == "pip", check)
+
+
+def test_a_run_on_gpus_says_that_it_is_one():
+    def check(command: Command) -> None:
+        assert NEEDS.search(command.section), f"{command}: say above it that it needs a GPU"
+
+    _each(_trains_on_a_gpu, check)

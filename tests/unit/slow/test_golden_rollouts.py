@@ -1,0 +1,300 @@
+"""Visiting states: what is asked of the engine, which programs run, and what their results become.
+
+The sandbox is the real one. The engine is scripted, with the methods of `verl_ext.serving.engines.ServingEngines`; the
+real one is exercised in tests/integration.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+from recipe.golden_redaction.method.credit import CreditSettings
+from recipe.golden_redaction.method.problems import Problem
+from recipe.golden_redaction.method.redaction import RedactedState
+from recipe.golden_redaction.method.rollouts import Answer, StateVisitor
+from recipe.golden_redaction.method.visits import Rollout, StateVisit
+from verl_ext.arc.prompts import CODE_PREFIX, FENCE
+from verl_ext.data.arc_tasks import Pair
+from verl_ext.sandbox.policy import SandboxPolicy
+from verl_ext.sandbox.pool import SandboxPool
+from verl_ext.sandbox.results import Execution, ProgramResult, Status
+from verl_ext.serving.requests import Continuations
+
+TOKENIZER = build_tokenizer()
+END = int(TOKENIZER.eos_token_id or 0)
+# k = 3 hides `7]]`.
+GOLDEN = '\n    - Café.\n    """\n    return [[7]]'
+SETTINGS = CreditSettings(num_next_tokens=4, max_actions=3, rollouts_per_action=3, min_labels=1)
+MAX_NEW_TOKENS = 50
+
+# The end of a prompt, and the continuations of it with the reason why each ended.
+Script = dict[str | tuple[int, ...], list[tuple[str | list[int], str | None]]]
+
+
+def ids(text: str | Sequence[int]) -> list[int]:
+    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"] if isinstance(text, str) else text)
+
+
+def token(character: str) -> int:
+    (only,) = ids(character)
+    return only
+
+
+def problem(name: str = "a", answer: int = 7) -> Problem:
+    # The prompt is no text that a program is read from.
+    return Problem(
+        name,
+        tuple(ids(f"prompt of {name}:")),
+        tuple(ids(GOLDEN)),
+        (Pair(((0,),), ((7,),)), Pair(((1,),), ((answer,),))),
+        (),
+    )
+
+
+class ScriptedEngine:
+    """Continues a prompt as the first entry of `script` says whose key the prompt ends with."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.requests: list[Continuations] = []
+
+    def generate(self, requests: Sequence[Continuations]) -> list[list[tuple[list[int], str | None]]]:
+        self.requests += requests
+        return [self._answers(request) for request in requests]
+
+    def _answers(self, request: Continuations) -> list[tuple[list[int], str | None]]:
+        prompt = list(request.prompt_ids)
+        found = next(made for end, made in self.script.items() if prompt[-len(ids(end)) :] == ids(end))
+        assert len(found) == request.num
+        return [(ids(text), reason) for text, reason in found]
+
+    def next_token_log_probs(
+        self, states: Sequence[Sequence[int]], tokens: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        raise AssertionError("a visit needs no log-probs")
+
+
+class WatchedExecutor:
+    """Hands jobs on to the real sandbox and remembers them; `breaks(program, call)` makes an infrastructure error."""
+
+    def __init__(self, pool: SandboxPool, breaks: Callable[[str, int], bool]) -> None:
+        self._pool = pool
+        self._breaks = breaks
+        self.calls: list[list[str]] = []
+
+    def check_many(self, jobs: Any, stop_at_first_failure: bool = False) -> list[ProgramResult]:
+        jobs = list(jobs)
+        self.calls.append([program for program, _ in jobs])
+        broken = ProgramResult((Execution(Status.OK, ((7,),)), Execution(Status.INFRASTRUCTURE_ERROR)))
+        results = self._pool.check_many(jobs, stop_at_first_failure)
+        return [
+            broken if self._breaks(program, len(self.calls)) else result
+            for (program, _), result in zip(jobs, results, strict=True)
+        ]
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[SandboxPool]:
+    with SandboxPool(SandboxPolicy(cpu_seconds=5.0), workers=1) as pool:
+        yield pool
+
+
+class Made:
+    """A visitor, its engine and its executor."""
+
+    def __init__(
+        self, pool: SandboxPool, script: Script, breaks: Callable[[str, int], bool], with_outputs: bool
+    ) -> None:
+        self.engine = ScriptedEngine(script)
+        self.executor = WatchedExecutor(pool, breaks)
+        self.phases: list[str] = []
+        self.visitor = StateVisitor(
+            self.engine, self.executor, TOKENIZER, frozenset([END]), SETTINGS, MAX_NEW_TOKENS, with_outputs
+        )
+
+    def visit(self, *states: tuple[Problem, int]) -> list[StateVisit]:
+        def timed(name: str) -> Any:
+            self.phases.append(name)
+            return nullcontext()
+
+        problems = {problem.id: problem for problem, _ in states}
+        return self.visitor.visit([RedactedState(problem.id, k) for problem, k in states], problems, 9, timed)
+
+
+@pytest.fixture
+def make(pool: SandboxPool) -> Callable[..., Made]:
+    def make(script: Script, breaks: Callable[[str, int], bool] = lambda *_: False, with_outputs: bool = False) -> Made:
+        return Made(pool, script, breaks, with_outputs)
+
+    return make
+
+
+def source(returned: str) -> str:
+    return f'{CODE_PREFIX}\n    - Café.\n    """\n    return {returned}\n'
+
+
+def stop(*texts: str) -> list[tuple[str | list[int], str | None]]:
+    return [(text, "completed") for text in texts]
+
+
+# One good next token and one bad one; the teacher's is sampled.
+TWO_ACTIONS: Script = {
+    "[[": stop("8", "7", "8", "7"),
+    "[[7": stop("]]\n```", "]] + [", "]]\n```\nwords"),
+    "[[8": stop("]]", "]]\n", "]"),
+}
+
+
+# ------------------------------ a visit ------------------------------
+
+
+def test_the_engine_is_asked_for_next_tokens_and_then_for_rollouts_of_each(make):
+    made = make(TWO_ACTIONS)
+    made.visit((problem("a"), 3), (problem("b"), 3))
+    states = [[*ids(f"prompt of {name}:"), *ids(GOLDEN)[:-3]] for name in ("a", "b")]
+    assert made.engine.requests == [
+        *(Continuations(state, 4, 1, place) for place, state in enumerate(states)),
+        *(
+            Continuations([*state, token(action)], 3, MAX_NEW_TOKENS, place, (FENCE,))
+            for place, state in enumerate(states)
+            for action in "87"
+        ),
+    ]
+    assert made.phases == ["gen", "sandbox"]
+
+
+def test_a_visit_has_the_states_actions_and_the_rollouts_of_each(make):
+    (visit,) = make(TWO_ACTIONS).visit((problem(), 3))
+    assert (visit.problem, visit.k, visit.weight_version) == ("a", 3, 9)
+    assert visit.ids == (*ids("prompt of a:"), *ids(GOLDEN)[:-3])
+    assert (visit.teacher, visit.tokens) == (token("7"), (token("8"), token("7")))
+    assert visit.rollouts == (
+        (
+            Rollout("8]]", 0.0, ("wrong_output",)),
+            Rollout("8]]\n", 0.0, ("wrong_output",)),
+            Rollout("8]", 0.0, ("syntax_error",)),
+        ),
+        (
+            Rollout(
+                "7]]\n```",
+                1.0,
+                (
+                    "ok",
+                    "ok",
+                ),
+            ),
+            Rollout("7]] + [", 0.0, ("syntax_error",)),
+            Rollout(
+                "7]]\n```\nwords",
+                1.0,
+                (
+                    "ok",
+                    "ok",
+                ),
+            ),
+        ),
+    )
+
+
+def test_equal_programs_of_a_problem_run_once(make):
+    made = make(TWO_ACTIONS)
+    made.visit((problem("a"), 3), (problem("b", answer=6), 3))
+    each = [source("[[8]]"), source("[[8]"), source("[[7]]"), source("[[7]] + [")]
+    assert made.executor.calls == [each * 2]
+    # The same program has another reward in another problem.
+    first, second = make(TWO_ACTIONS).visit((problem("a"), 3), (problem("b", answer=6), 3))
+    assert (first.labels[1], second.labels[1]) == ([1.0, 0.0, 1.0], [0.0, 0.0, 0.0])
+    assert second.rollouts[1][0].statuses == ("ok", "wrong_output")
+
+
+def test_programs_are_joined_as_token_ids(make):
+    # k hides the second byte of é: state, action and rollout are no texts of their own.
+    first, second = ids("é")
+    k = len(ids(GOLDEN)) - ids(GOLDEN).index(second)
+    rest = GOLDEN.partition("é")[2]
+    made = make({(first,): [([second], None)] * 4, "Café": stop(rest, rest, rest[:-1])})
+    (visit,) = made.visit((problem(), k))
+    assert (visit.ids[-1], visit.tokens) == (first, (second,))
+    assert made.executor.calls == [[source("[[7]]"), source("[[7]")]]
+    assert visit.labels == [[1.0, 1.0, 0.0]]
+
+
+def test_nothing_follows_an_action_that_ends_the_text(make):
+    # Everything up to the last token is there: `return [[7]` is no program, `7]]` behind the whole golden one is.
+    made = make({"[[7]": [([END], None), ("]", None), ("]", None), ([END], None)], "[[7]]": stop("", "\n", "[0]")})
+    (visit,) = made.visit((problem(), 1))
+    assert visit.tokens == (END, token("]"))
+    assert len(made.engine.requests) == 2
+    assert made.engine.requests[1].prompt_ids[-1] == token("]")
+    assert visit.labels == [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    assert [one.text for one in visit.rollouts[0]] == ["", "", ""]
+    assert made.executor.calls == [[source("[[7]"), source("[[7]]"), source("[[7]][0]")]]
+
+
+def test_the_teachers_token_is_an_action_though_never_sampled_and_lost_samples_are_none(make):
+    made = make({"[[": [("8", None), ([], "aborted"), ("9", None), ("8", None)], "[[8": stop("", "", ""),
+                 "[[9": stop("", "", ""), "[[7": stop("]]", "]]", "]]")})  # fmt: skip
+    (visit,) = made.visit((problem(), 3))
+    assert visit.tokens == (token("8"), token("9"), token("7"))
+    assert visit.labels[2] == [1.0, 1.0, 1.0]
+
+
+def test_an_aborted_rollout_has_no_label_and_is_not_run(make):
+    script = TWO_ACTIONS | {"[[7": [("]]", "completed"), ("]]", "aborted"), ("]", "aborted")]}
+    made = make(script, with_outputs=True)
+    (visit,) = made.visit((problem(), 3))
+    assert visit.labels[1] == [1.0, None, None]
+    assert visit.rollouts[1][1] == Rollout("7]]", None, ("infrastructure_error",))
+    assert source("[[7]") not in made.executor.calls[0]
+
+
+# ------------------------------ the sandbox ------------------------------
+
+
+def test_a_program_that_met_an_infrastructure_error_is_run_once_more(make):
+    once = make(TWO_ACTIONS, breaks=lambda program, call: program == source("[[7]]") and call == 1)
+    (visit,) = once.visit((problem(), 3))
+    assert visit.labels == [[0.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
+    assert once.executor.calls[1:] == [[source("[[7]]")]]
+
+    always = make(TWO_ACTIONS, breaks=lambda program, _: program == source("[[7]]"))
+    (visit,) = always.visit((problem(), 3))
+    assert visit.labels == [[0.0, 0.0, 0.0], [None, 0.0, None]]
+    assert visit.rollouts[1][0].statuses == ("ok", "infrastructure_error")
+    assert always.executor.calls[1:] == [[source("[[7]]")]]
+
+
+def test_outputs_are_kept_where_they_are_wanted(make):
+    script = {"[[": stop("8", "7", "8", "7"), "[[7": stop("]]", "]", "]]"), "[[8": stop("]]", "]]", "]]")}
+    (visit,) = make(script, with_outputs=True).visit((problem(answer=6), 3))
+    seven = ((7,),)
+    assert visit.rollouts[0][0].outputs == (((8,),),)
+    assert [one.outputs for one in visit.rollouts[1]] == [(seven, seven), (None,), (seven, seven)]
+    (visit,) = make(script).visit((problem(answer=6), 3))
+    assert all(one.outputs is None for action in visit.rollouts for one in action)
+
+
+def test_answers_without_any_that_can_be_judged_run_nothing(make):
+    made = make({})
+    lost = Answer(problem(), tuple(ids(GOLDEN)), (token("x"),), is_whole=False)
+    assert made.visitor.judge([lost]) == [Rollout("x", None, ("infrastructure_error",))]
+    assert not any(made.executor.calls)
+    assert made.visitor.judge([]) == []
+
+
+# ------------------------------ free rollouts ------------------------------
+
+
+def test_pass_rates_are_the_labels_of_rollouts_from_the_state_alone(make):
+    made = make({"[[": [*stop("7]]", "8]]"), ("7]]", "aborted")], "[[7": stop("]]\n```", "]", "]]")})
+    labels = made.visitor.pass_rates(
+        [RedactedState("a", 3), RedactedState("b", 2)], {"a": problem("a"), "b": problem("b", answer=6)}, 3
+    )
+    assert labels == [[1.0, 0.0, None], [0.0, 0.0, 0.0]]
+    assert made.engine.requests == [
+        Continuations([*ids("prompt of a:"), *ids(GOLDEN)[:-3]], 3, MAX_NEW_TOKENS, 0, (FENCE,)),
+        Continuations([*ids("prompt of b:"), *ids(GOLDEN)[:-2]], 3, MAX_NEW_TOKENS, 1, (FENCE,)),
+    ]

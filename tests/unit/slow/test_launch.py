@@ -1,0 +1,99 @@
+"""What surrounds a run: the environment of its processes, and how errors reach the person who started it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from verl_ext.cluster.engine_resources import RUN_VARIABLE
+from verl_ext.core.errors import StaleEngineError
+from verl_ext.launch import launch
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch):
+    """Whatever a test adopts is undone."""
+    for name in ("VERL_USE_EXTERNAL_MODULES", "SIGNAL_TEST", RUN_VARIABLE, "RAY_OVERRIDE_JOB_RUNTIME_ENV"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
+def _config(**env_vars: str):
+    return OmegaConf.create({"ray_kwargs": {"ray_init": {"runtime_env": {"env_vars": env_vars}}}, "path": None})
+
+
+def test_the_driver_takes_over_the_workers_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    config = _config(SIGNAL_TEST="from config")
+    launch.adopt_environment(config)
+    env_vars = config.ray_kwargs.ray_init.runtime_env.env_vars
+    assert os.environ["SIGNAL_TEST"] == "from config"
+    assert "verl_ext.plugin" in env_vars.VERL_USE_EXTERNAL_MODULES.split(",")
+    assert env_vars.PYTHONPATH.split(os.pathsep) == ["/elsewhere", str(launch.PROJECT_ROOT)]
+
+
+def test_what_the_user_has_set_wins_over_the_configuration(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SIGNAL_TEST", "from user")
+    config = _config(SIGNAL_TEST="from config")
+    launch.adopt_environment(config)
+    assert config.ray_kwargs.ray_init.runtime_env.env_vars.SIGNAL_TEST == "from user"
+
+
+def test_every_run_has_a_mark_of_its_own_also_one_that_a_run_has_started(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(RUN_VARIABLE, "of another")
+    marks = []
+    for _ in range(2):
+        config = _config()
+        launch.adopt_environment(config)
+        marks.append(config.ray_kwargs.ray_init.runtime_env.env_vars[RUN_VARIABLE])
+        assert os.environ[RUN_VARIABLE] == marks[-1]
+    assert len({*marks, "of another"}) == 3
+
+
+def test_the_run_folder_is_absolute_before_it_exists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Workers on other nodes have another working directory."""
+    monkeypatch.chdir(tmp_path)
+    config = OmegaConf.create({"run_dir": "outputs/run", "checkpoints": "${run_dir}/checkpoints"})
+    launch.resolve_paths(config)
+    assert config.checkpoints == f"{tmp_path}/outputs/run/checkpoints"
+
+
+def test_local_paths_become_absolute_and_names_on_a_hub_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    Path("train.parquet").touch()
+    config = OmegaConf.create({"files": ["train.parquet", "s3://bucket/a.parquet"], "model": "Qwen/Qwen2.5-1.5B"})
+    launch.resolve_paths(config, "files", "model")
+    assert config.files == [str(tmp_path / "train.parquet"), "s3://bucket/a.parquet"]
+    assert config.model == "Qwen/Qwen2.5-1.5B"
+
+
+def test_an_error_for_people_ends_with_its_message_also_as_the_cause_of_rays(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught, launch.people_errors():
+        raise RuntimeError("ray wraps it") from StaleEngineError("the engine is stale")
+    assert caught.value.code == 1
+    assert "error: the engine is stale" in capsys.readouterr().err
+
+
+def test_other_errors_keep_their_traceback():
+    with pytest.raises(ZeroDivisionError), launch.people_errors():
+        _ = 1 / 0
+
+
+def test_an_interrupted_run_says_how_to_go_on(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught, launch.people_errors():
+        raise KeyboardInterrupt
+    assert caught.value.code == 130
+    assert "the same command resumes" in capsys.readouterr().err
+
+
+def test_what_a_ray_that_was_still_starting_has_begun_is_ended():
+    """In a process of its own: all children of the caller end."""
+    code = (
+        "import subprocess; from verl_ext.launch import launch; child = subprocess.Popen(['sleep', '60']); "
+        "launch._end_children(); print(child.wait(timeout=10))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "-9", done.stderr

@@ -1,0 +1,89 @@
+"""What TracIn cannot work with is refused before Ray starts, with what to change."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from data_preprocess.arithmetic import PoolSettings, build_rows
+from recipe.tracin.checks import check_config
+from recipe.tracin.method.disjoint import ValidationOverlapError
+from verl_ext.core.errors import ConfigError
+from verl_ext.data.schema import write_parquet
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for name, rows in build_rows(PoolSettings(train_size=60, val_size=20, influence_size=20)).items():
+        write_parquet(rows, folder / f"{name}.parquet")
+    return folder
+
+
+def _config(data: Path, *overrides: str) -> DictConfig:
+    files = [
+        f"data.train_files={data}/train.parquet",
+        f"data.val_files={data}/val.parquet",
+        f"tracin.validation_files={data}/influence.parquet",
+    ]
+    with initialize_config_dir(str(ROOT / "configs"), version_base=None):
+        return compose("tracin", overrides=["+backend=cpu", *files, *overrides])
+
+
+def test_the_recipes_own_configuration_is_accepted(data: Path):
+    assert check_config(_config(data)).enable
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("actor_rollout_ref.actor.strategy=fsdp", "strategy must be fsdp2"),
+        ("actor_rollout_ref.model.lora_rank=0", "the model has no LoRA"),
+        ("actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size=2", "whole sequences"),
+        ("actor_rollout_ref.actor.policy_loss.loss_mode=kl_cov", "mixes the samples"),
+        ("actor_rollout_ref.actor.shuffle=true", "shuffle"),
+        ("actor_rollout_ref.rollout.calculate_log_probs=false", "calculate_log_probs=true"),
+        ("distillation.enabled=true", "distillation"),
+    ],
+)
+def test_what_has_no_exact_scores_is_refused(data: Path, override: str, message: str):
+    with pytest.raises(ConfigError, match=message):
+        check_config(_config(data, override))
+
+
+def test_all_problems_are_named_at_once(data: Path):
+    config = _config(data, "actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.shuffle=true")
+    with pytest.raises(ConfigError, match=r"(?s)fsdp2.*shuffle"):
+        check_config(config)
+
+
+def test_centring_again_needs_one_advantage_a_sample(data: Path):
+    config = _config(data, "algorithm.adv_estimator=gae", "tracin.selection.baseline=after")
+    with pytest.raises(ConfigError, match="baseline=before"):
+        check_config(config)
+
+
+def test_one_pass_needs_one_mini_batch(data: Path):
+    config = _config(data, "tracin.one_pass=true", "actor_rollout_ref.actor.ppo_mini_batch_size=16")
+    with pytest.raises(ConfigError, match="4 mini-batches a step"):
+        check_config(config)
+
+
+def test_validation_prompts_in_the_training_files_are_refused(data: Path):
+    with pytest.raises(ValidationOverlapError, match="60 of 60"):
+        check_config(_config(data, f"tracin.validation_files={data}/train.parquet"))
+
+
+def test_validation_files_must_be_there_unless_none_are_needed(data: Path):
+    with pytest.raises(ConfigError, match="validation_files is not set"):
+        check_config(_config(data, "tracin.validation_files=null"))
+    with pytest.raises(ConfigError, match=r"tracin\.validation_files"):
+        check_config(_config(data, f"tracin.validation_files={data}/none.parquet"))
+    assert check_config(_config(data, "tracin.validation_files=null", "tracin.validation.strategy=in_batch"))
+
+
+def test_nothing_is_asked_of_a_run_without_tracin(data: Path):
+    assert not check_config(_config(data, "tracin.enable=false", "actor_rollout_ref.actor.strategy=fsdp")).enable

@@ -1,0 +1,71 @@
+"""The curriculum's part of a checkpoint keeps its format: a run goes on from what an earlier release saved."""
+
+import json
+
+from curriculum_play import make_samples, make_settings
+
+from recipe.fast_dapo.curriculum.data_controller import DataController
+from recipe.fast_dapo.curriculum.records import Phase
+
+_COUNTS = {
+    "added": 6, "screened": 2, "qualified": 2, "all_wrong": 0, "all_right": 0, "failed": 0, "expired": 0,
+    "evicted_overflow": 0, "given_up": 0, "trained": 0, "rounds": 4, "generated_rollouts": 10, "generated_tokens": 70,
+    "trained_rollouts": 0, "uninformative_rollouts": 0, "expired_rollouts": 0, "failed_rollouts": 0,
+    "set_aside_rollouts": 0, "trained_tokens": 0, "trained_age": 0, "screening_rollouts": 4, "screening_passes": 2,
+}  # fmt: skip
+
+# Streaming with sequential screening, saved while "wrong" was in flight.
+SAVED = {
+    "state_version": 2,
+    "settings": {"n": 4, "n_continue": 2, "success_threshold": 0.5, "correction": "none"},
+    "weight_version": 3,
+    "first": [["wrong", 3], ["first", 4], ["late", "six"]],
+    "partly_screened": [["partly", 2, [1, 4, 4], [0, 0], ["partly_0_0", "partly_1_0"], [0.0, 0.0], [3, 3], [7, 7]]],
+    "second": [["second", 1, [1, 4, 4], [1, 2], ["second_0_0", "second_1_0"], [0.0, 1.0], [3, 3], [7, 7]]],
+    "training": [
+        [
+            *("ready", 0, [1, 4, 4], [5, 2], [f"ready_{i}_0" for i in range(6)]),
+            *([1.0, 0.0, 1.0, 1.0, 1.0, 1.0], [3] * 6, [7] * 6),
+        ]
+    ],
+    "failures": {},
+    "counts": {
+        "windows": {name: dict(_COUNTS) for name in ("step", "batch", "total")},
+        "passes": {name: [0] * 5 for name in ("step", "batch", "total")},
+        "oldest_trained_age": 0,
+    },
+    "screening_record": {"screened": 3.9502, "qualified": 2.9701, "wasted": 3.9204},
+}
+
+
+def _resumed(**changes) -> DataController:
+    sizes = {"n": 4, "n_continue": 2, "train_batch_size": 2, "gen_batch_size": 6, "schedule": "streaming"}
+    controller = DataController(make_settings(**sizes | changes), screening_chunk=1)
+    controller.load_state_dict(json.loads(json.dumps(SAVED)))
+    return controller
+
+
+def test_a_state_of_an_earlier_release_is_read_and_would_be_saved_in_the_same_way():
+    assert json.loads(json.dumps(_resumed().state_dict())) == SAVED
+
+
+def test_a_run_goes_on_where_it_stopped_and_screens_by_todays_posteriors():
+    controller = _resumed(train_batch_size=3)
+    assert [prompt.uid for prompt in controller.prompts_to_screen()] == ["wrong"]
+    controller.set_posteriors([(0.2, 8.2)])
+    entries = controller.get_generation_inputs()
+    asked = [(e.prompt.uid, e.phase, e.first_session, e.num_samples) for e in entries]
+    assert asked == [
+        ("second", Phase.CONTINUATION, 2, 4),
+        ("partly", Phase.SCREENING, 2, 1),
+        ("wrong", Phase.SCREENING, 0, 2),
+    ]
+    assert (entries[1].group.plan.max_fails, entries[2].group.plan.max_fails) == (4, 2)
+    samples = {
+        "second": make_samples("second", 2, [1.0] * 4, 3),
+        "partly": make_samples("partly", 2, [1.0], 3),
+        "wrong": make_samples("wrong", 0, [0.0] * 2, 3),
+    }
+    result = controller.update_prompts(samples, 3, more_to_come=True)
+    assert (result.ready_uids, result.qualified_uids, result.released_uids) == (("second",), ("partly",), ("wrong",))
+    assert controller.metrics()["curriculum/unaccounted_rollouts"] == 0

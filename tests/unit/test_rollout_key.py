@@ -1,0 +1,12 @@
+"""Names of rollouts: what is put together comes apart again."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_ext.serving.rollout_key import rollout_key, session_of, uid_of
+
+
+@given(uid=st.text("ab_0", min_size=1), session=st.integers(0, 10**6), index=st.integers(0, 99))
+def test_a_name_gives_back_its_prompt_and_its_session(uid: str, session: int, index: int):
+    key = rollout_key(uid, session, index)
+    assert (uid_of(key), session_of(key)) == (uid, session)

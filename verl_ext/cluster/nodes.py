@@ -1,0 +1,234 @@
+"""What a run does on every node of a Ray cluster: record its processes, clean up, notice that a node is lost.
+
+A cluster that this run did not start is shared with others, and its processes do not descend from this one. So every
+process of a run inherits a mark in its environment (`RUN_VARIABLE`), and only what carries it is touched.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+from omegaconf import DictConfig, open_dict
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from verl_ext.cluster import engine_resources
+from verl_ext.cluster.engine_resources import RUN_VARIABLE, EngineResources, read_ledger, write_ledger
+from verl_ext.core.errors import ClusterError
+
+logger = logging.getLogger(__name__)
+
+# What ray.init takes for a cluster that it starts, and refuses for one that it joins.
+_OF_A_NEW_CLUSTER = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "_system_config")
+
+# Seconds in which a node answers. A dead one is known to be dead within Ray's health checks (15 to 30 s).
+_ANSWER_TIMEOUT_S = 60.0
+_CONNECT_TIMEOUT_S = 15.0
+
+
+def choose_cluster(config: DictConfig) -> None:
+    """Make `ray_kwargs.ray_init` fit the cluster that the run joins, or have it start one of its own.
+
+    The address is `ray_kwargs.ray_init.address`, else `RAY_ADDRESS`. Without either, a configuration that says how
+    large the machine is (`num_cpus`, as the CPU backend does) gets a cluster of its own; any other joins the one that
+    `ray start` has started on this machine, if there is one, as verl does.
+    """
+    ray_init = config.ray_kwargs.ray_init
+    address = ray_init.get("address") or os.environ.get("RAY_ADDRESS")
+    with open_dict(ray_init):
+        if address and address != "local":
+            ray_init.address = address
+            for name in _OF_A_NEW_CLUSTER:
+                ray_init.pop(name, None)
+        elif address == "local" or ray_init.get("num_cpus") is not None:
+            ray_init.address = "local"
+
+
+def check_address(config: DictConfig) -> None:
+    """Refuse an address where nothing listens, which Ray would go on asking for ten minutes.
+
+    Raises:
+        ClusterError: says what to do.
+    """
+    address = str(config.ray_kwargs.ray_init.get("address"))
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():  # "auto", "local"
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise unreachable(address, error) from None
+
+
+def unreachable(address: str, error: Exception) -> ClusterError:
+    """There is no cluster to join, in the words of `error`."""
+    reason = (str(error) or repr(error)).splitlines()[0]
+    return ClusterError(
+        f"expected a running Ray cluster at {address} (ray_kwargs.ray_init.address, or the variable RAY_ADDRESS), got: "
+        f"{reason}. Start one (`ray start --head`), correct the address, or leave both out for a cluster of this "
+        "machine alone."
+    )
+
+
+def owns_cluster() -> bool:
+    """Whether this process started the Ray that it is connected to: then its end is Ray's end."""
+    return any(child.name() == "raylet" for child in psutil.Process().children())
+
+
+def check_nodes(num_nodes: int, gpus_per_node: int) -> None:
+    """Refuse a cluster that is too small, which verl would wait for.
+
+    Raises:
+        ClusterError: says what was asked for and what there is.
+    """
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    if sum(node["Resources"].get("GPU", 0) >= gpus_per_node for node in nodes) >= num_nodes:
+        return
+    found = ", ".join(f"{_name(node)} with {node['Resources'].get('GPU', 0):g}" for node in nodes)
+    raise ClusterError(
+        f"expected {num_nodes} nodes (trainer.nnodes) with {gpus_per_node} GPUs each (trainer.n_gpus_per_node), got "
+        f"{len(nodes)}: {found}. Start Ray on the others (`ray start --address=…`), or ask for less. On machines "
+        "without GPUs these are logical slots: `ray start --num-gpus=1`."
+    )
+
+
+def on_every_node(function: Callable[..., Any], *args: Any, timeout_s: float = _ANSWER_TIMEOUT_S) -> dict[str, Any]:
+    """Run `function(*args)` in a Ray task on each node.
+
+    Returns:
+        By node id, the results of the nodes that answered within the time.
+    """
+    pending = {}
+    for node in ray.nodes():
+        if node["Alive"]:
+            here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            pending[node["NodeID"]] = _call.options(scheduling_strategy=here).remote(function, *args)
+    deadline, results = time.monotonic() + timeout_s, {}
+    for node_id, result in pending.items():
+        try:
+            results[node_id] = ray.get(result, timeout=max(0.1, deadline - time.monotonic()))
+        except RayError:  # a node that dies or does not answer; a GetTimeoutError is one, too
+            continue
+    return results
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
+
+
+# ------------------------------ processes and shared memory ------------------------------
+
+
+def record_processes(ledger: Path) -> dict[str, str]:
+    """Write down the engines' processes and shared memory on every node, for the clean-up of a killed run.
+
+    Returns:
+        By node id, the names of the nodes on which this run has processes.
+    """
+    names = {node["NodeID"]: _name(node) for node in ray.nodes()}
+    found = on_every_node(EngineResources.of_raylet, os.environ[RUN_VARIABLE])
+    entries = [
+        replace(resources, node_id=node_id, node=names[node_id])
+        for node_id, resources in found.items()
+        if resources.num_processes
+    ]
+    write_ledger(ledger, entries)
+    return {entry.node_id: entry.node for entry in entries}
+
+
+def release_recorded(ledger: Path) -> list[str]:
+    """Release on every node what a ledger records of it. The ledger stays.
+
+    Returns:
+        Names of what was left behind.
+    """
+    recorded = read_ledger(ledger)
+    if not recorded:
+        return []
+    return [name for names in on_every_node(engine_resources.release_recorded, recorded).values() for name in names]
+
+
+def end_run(ledger: Path) -> list[str]:
+    """End the run's actors on a shared cluster, and release what they leave behind on every node.
+
+    Returns:
+        Names of the nodes of the run that no longer answer: they are lost.
+    """
+    recorded = read_ledger(ledger)
+    # All other actors of the run are its children, and end with it. A ValueError: it has ended.
+    with contextlib.suppress(ValueError):
+        ray.kill(ray.get_actor(runner_name()))
+    answered = on_every_node(engine_resources.release_run, os.environ[RUN_VARIABLE], recorded)
+    return [entry.node for entry in recorded if entry.node_id not in answered]
+
+
+def runner_name() -> str:
+    """Of the actor that holds the trainer."""
+    return f"verl_signal_{os.environ[RUN_VARIABLE]}"
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    host, address = node["NodeManagerHostname"], node["NodeManagerAddress"]
+    return f"{host} ({address})" if host != address else host
+
+
+# ------------------------------ lost nodes ------------------------------
+
+
+class NodeWatchdog:
+    """Ends the trainer's waiting when a node of the run is lost.
+
+    Collectives and queues wait for a lost rank far longer than anybody should (NCCL: ten minutes and more). A thread in
+    the trainer's process asks Ray which nodes are alive and, when one of the run's is not, kills the actors that the
+    trainer waits for, and after a while the trainer itself. `end_run` then says which node it was.
+
+    Args:
+        nodes: names by node id.
+        waited_for: actors to kill, so that nobody waits for them any more.
+        interval_s: seconds between two looks.
+        grace_s: seconds for the trainer to end by itself.
+    """
+
+    def __init__(
+        self, nodes: Mapping[str, str], waited_for: Sequence[Any], interval_s: float, grace_s: float = 30.0
+    ) -> None:
+        self._nodes = dict(nodes)
+        self._waited_for = list(waited_for)
+        self._interval_s = interval_s
+        self._grace_s = grace_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="node-watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Start watching."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching: the end of a run is no loss."""
+        self._stop.set()
+
+    def lost(self) -> list[str]:
+        """Names of the run's nodes that Ray holds for dead."""
+        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        return [name for node_id, name in self._nodes.items() if node_id not in alive]
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            lost = self.lost()
+            if lost:
+                logger.error("lost %s: ending the run", " and ".join(lost))
+                for actor in self._waited_for:
+                    ray.kill(actor)
+                if not self._stop.wait(self._grace_s):
+                    os._exit(1)
+                return

@@ -1,0 +1,4 @@
+"""What everything builds on: errors for people, settings, JSON lines, versions, the glossary.
+
+Imports nothing of ours.
+"""

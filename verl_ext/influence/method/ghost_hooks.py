@@ -1,0 +1,85 @@
+"""A model whose Linear layers compute scores or gradients in backward, and nothing else of it does."""
+
+import functools
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from verl_ext.influence.method.ghost_functions import (
+    GhostLinear,
+    GhostPass,
+    GradientLinear,
+    InfluenceError,
+    ScoreFromInput,
+    ScoreFromOutput,
+)
+from verl_ext.influence.method.ghost_layers import check_dropout
+
+
+@contextmanager
+def hooked(
+    model: nn.Module, layers: Sequence[GhostLinear], ghost_pass: GhostPass, anchor: torch.Tensor
+) -> Generator[None]:
+    """Replaces the layers' forward and freezes every parameter; all is put back at the end, also after an exception.
+
+    Args:
+        model: What the layers belong to.
+        layers: The layers to score.
+        ghost_pass: What this pass gathers.
+        anchor: A leaf that requires a gradient, without which autograd would not come back to a frozen model.
+
+    Raises:
+        InfluenceError: The model has dropout, or a forward is replaced already.
+    """
+    check_dropout(model)
+    for layer in layers:
+        if "forward" in layer.module.__dict__:
+            raise InfluenceError(
+                f"the forward of {layer.name} is already replaced on the instance, by another GhostInfluence's "
+                "context or another library: ghost passes cannot be nested or combined with it"
+            )
+    parameters = list(model.parameters())
+    required = [parameter.requires_grad for parameter in parameters]
+    devices = sorted({p.device.index for p in parameters if p.device.type == "cuda"})
+    try:
+        with torch.random.fork_rng(devices):
+            for parameter in parameters:
+                parameter.requires_grad_(False)
+            for layer in layers:
+                layer.module.__dict__["forward"] = functools.partial(_forward, layer, ghost_pass, anchor)
+            yield
+    finally:
+        ghost_pass.active = False
+        for layer in layers:
+            layer.module.__dict__.pop("forward", None)
+        for parameter, requires_grad in zip(parameters, required, strict=True):
+            parameter.requires_grad_(requires_grad)
+
+
+def _forward(layer: GhostLinear, ghost_pass: GhostPass, anchor: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
+    # Read here and not at installation: under FSDP2 this is the whole weight only while the forward runs.
+    weight, bias, device = layer.module.weight, layer.module.bias, input.device.type
+    if not torch.is_grad_enabled():
+        return F.linear(input, weight, bias)
+    # float64 is exempt from autocast, as in F.linear.
+    if torch.is_autocast_enabled(device) and input.dtype != torch.float64:
+        input = input.to(torch.get_autocast_dtype(device))
+    if input.dtype == torch.float16:
+        raise InfluenceError(f"{layer.name} runs in float16, whose range G does not fit: use bfloat16")
+    tokens = input.reshape(-1, input.shape[-1])
+    index = ghost_pass.sample_index
+    if index is not None and len(tokens) != len(index):
+        raise InfluenceError(
+            f"{layer.name} sees {len(tokens)} tokens, input {tuple(input.shape)}, but sample_index has "
+            f"{len(index)}: it must have the shape of the grid that the layers see ([1, total] without padding)"
+        )
+    ghost_pass.called.add(layer.name)
+    if index is None or ghost_pass.keep_gradients:
+        function = GradientLinear
+    else:
+        function = ScoreFromOutput if layer.weight is not None and layer.narrow_output else ScoreFromInput
+    output = function.apply(tokens, anchor, weight, bias, layer, ghost_pass)
+    return output.view(*input.shape[:-1], output.shape[-1])

@@ -1,0 +1,189 @@
+"""What a run would do, as far as it is known without weights, without Ray and without a GPU: `dry_run=true`.
+
+    python -m recipe.NAME.main … dry_run=true
+
+All checks of a run come first (`verl_ext.launch.train`); this is what is printed after them. `estimate.py` has the
+arithmetic.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow.parquet as pq
+from omegaconf import DictConfig, ListConfig
+
+from verl_ext.core.errors import ConfigError
+from verl_ext.data.raw_prompt import load_tokenizer
+from verl_ext.launch.estimate import (
+    BYTES,
+    OPTIMIZER_STATES,
+    BatchArithmetic,
+    memory_estimate,
+    num_lora_parameters,
+    num_parameters,
+    size,
+)
+from verl_ext.launch.recipe import Recipe
+
+# Prompts rendered and tokenized at once.
+_CHUNK = 4096
+
+
+def report(config: DictConfig, versions: Mapping[str, str], recipe: Recipe) -> str:
+    """The text of a dry run.
+
+    Args:
+        config: Of a run of `recipe` that passed all checks.
+        versions: Distribution name to installed version.
+    """
+    rows = [("checked", "versions (" + ", ".join(f"{name} {version}" for name, version in versions.items()) + ")")]
+    rows += [("", "settings of the recipe, data, verl's configuration")]
+    for name in ("train_files", "val_files"):
+        rows += [(name, f"{file}: {pq.ParquetFile(file).metadata.num_rows:,} rows") for file in _files(config, name)]
+    if recipe.check_lengths:
+        rows += _prompt_lengths(config)
+    rows += (recipe.dry_run_rows or step_rows)(config)
+    rows += _memory(config)
+    rows += [("", "nothing was started: without dry_run=true the same command trains")]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+
+
+def _files(config: DictConfig, name: str) -> list[str]:
+    entry = config.data[name]
+    return list(entry) if isinstance(entry, list | ListConfig) else [entry]
+
+
+def _prompt_lengths(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """The longest prompt of every file, with its number of those over the limit."""
+    data, limit = config.data, config.data.max_prompt_length
+    try:
+        tokenizer = load_tokenizer(config)
+    except ConfigError as error:
+        yield "longest prompt", f"not known: {str(error).splitlines()[0]}"
+        return
+    kwargs = dict(data.apply_chat_template_kwargs)
+    if config.actor_rollout_ref.model.get("custom_chat_template"):
+        kwargs["chat_template"] = config.actor_rollout_ref.model.custom_chat_template
+    what_happens = "left out" if data.filter_overlong_prompts else f"cut ({data.truncation})"
+    for file in dict.fromkeys([*_files(config, "train_files"), *_files(config, "val_files")]):
+        lengths: list[int] = []
+        for batch in pq.ParquetFile(file).iter_batches(_CHUNK, columns=[data.prompt_key]):
+            prompts = batch.column(0).to_pylist()
+            texts = tokenizer.apply_chat_template(prompts, add_generation_prompt=True, tokenize=False, **kwargs)
+            lengths += [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+        too_long = sum(length > limit for length in lengths)
+        over = f", {too_long:,} over data.max_prompt_length={limit} are {what_happens}" if too_long else ""
+        yield "longest prompt", f"{max(lengths)} tokens in {file}{over}"
+
+
+def num_ranks(config: DictConfig) -> int:
+    """Processes of the actor."""
+    return config.trainer.nnodes * config.trainer.n_gpus_per_node
+
+
+def step_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """A step of a recipe that trains on rollouts of `data.train_batch_size` prompts, and the run."""
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    sequence_parallel = max(
+        actor.get("ulysses_sequence_parallel_size") or 1, actor.fsdp_config.get("ulysses_sequence_parallel_size") or 1
+    )
+    batch = BatchArithmetic(
+        config.data.train_batch_size,
+        rollout.n,
+        actor.ppo_mini_batch_size,
+        actor.ppo_epochs,
+        max(1, num_ranks(config) // sequence_parallel),
+    )
+    yield "a step", f"{batch.prompts:,} prompts x {batch.group_size} rollouts = {batch.rollouts:,} rollouts"
+    yield (
+        "",
+        f"{batch.mini_batches} mini-batches of {batch.mini_batch_prompts:,} prompts x {batch.epochs} "
+        f"(ppo_epochs) = {batch.updates} updates",
+    )
+    yield (
+        "",
+        f"{batch.rows_per_rank:,} rows on each of {batch.ranks} ranks, {batch.update_rows_per_rank:,} of an update",
+    )
+    steps = config.trainer.total_training_steps
+    if steps is not None:
+        yield (
+            "the run",
+            f"{steps:,} steps, {steps * batch.updates:,} updates, {steps * batch.rollouts:,} rows trained on",
+        )
+
+
+def _memory(config: DictConfig) -> Iterator[tuple[str, str]]:
+    model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
+    actor, ranks = config.actor_rollout_ref.actor, num_ranks(config)
+    path = model.get("hf_config_path") or model.path
+    try:
+        model_config = _local_model_config(path, bool(model.get("trust_remote_code", False)))
+        parameters = num_parameters(model_config)
+        lora = num_lora_parameters(model_config, model.lora_rank, _targets(model)) if model.lora_rank > 0 else 0
+    except (OSError, ValueError) as error:
+        yield (
+            "memory",
+            f"not estimated: the configuration of {path} is neither local nor cached, or of no language model",
+        )
+        yield "", f"({str(error).splitlines()[0]})"
+        return
+    optimizer, fsdp = actor.optim, actor.fsdp_config
+    states = OPTIMIZER_STATES.get(optimizer.optimizer, 2)
+    if optimizer.optimizer == "SGD" and (optimizer.get("override_optimizer_config") or {}).get("momentum"):
+        states = 1
+    gpu_bytes = _gpu_bytes(config)
+    estimate = memory_estimate(
+        parameters + lora,
+        num_trained=lora or None,
+        num_shards=fsdp.fsdp_size if 0 < fsdp.fsdp_size < ranks else ranks,
+        tensor_parallel=rollout.tensor_model_parallel_size,
+        weight_bytes=BYTES.get(str(fsdp.model_dtype), 4),
+        serving_bytes=BYTES.get(str(rollout.dtype), 2),
+        optimizer_states=states,
+        is_offloaded=(fsdp.param_offload, fsdp.optimizer_offload),
+        utilization=rollout.gpu_memory_utilization,
+        gpu_bytes=gpu_bytes,
+    )
+    trained = f", {lora:,} of LoRA are trained" if lora else ""
+    yield "model", f"{path}: {parameters:,} parameters{trained}"
+    where = "rank" if config.trainer.device == "cpu" else "GPU"
+    yield (
+        f"memory a {where}",
+        f"update {size(estimate['update'])}: weights {size(estimate['weights'])}, gradients "
+        f"{size(estimate['gradients'])}, {optimizer.optimizer} {size(estimate['optimizer'])}; and activations",
+    )
+    engine = f"generation {size(estimate['generation'])}, and the engine's weights {size(estimate['serving'])}"
+    if config.trainer.device == "cpu":
+        fixed = (rollout.engine_kwargs.get("vllm") or {}).get("kv_cache_memory_bytes")
+        yield "", engine + (f", KV cache {size(fixed)}" if fixed else "")
+    elif "kv_cache" in estimate:
+        yield "", f"{engine}, KV cache at most {size(estimate['kv_cache'])} of this machine's {size(gpu_bytes or 0)}"
+    else:
+        yield "", engine
+    if config.trainer.device != "cpu":
+        share = f"gpu_memory_utilization={rollout.gpu_memory_utilization}"
+        yield "", f"at {share}: more than {size(estimate['smallest_gpu'])} a GPU"
+    # verl: FSDP2 with CPUOffloadPolicy (FSDPEngine._build_fsdp_module, forward_only).
+    if actor.use_kl_loss and not lora:
+        yield "", f"the reference policy waits in the host's memory: {size(estimate['weights'])} a rank"
+    if config.critic.get("enable") or config.algorithm.adv_estimator == "gae":
+        yield "", "the critic comes on top, about as much as the actor's update"
+
+
+def _targets(model: DictConfig) -> str | list[str]:
+    return model.target_modules if isinstance(model.target_modules, str) else list(model.target_modules)
+
+
+def _local_model_config(path: str, trust_remote_code: bool) -> Any:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trust_remote_code)
+
+
+def _gpu_bytes(config: DictConfig) -> int | None:
+    import torch
+
+    if config.trainer.device != "cuda" or not torch.cuda.is_available():
+        return None
+    return torch.cuda.get_device_properties(0).total_memory

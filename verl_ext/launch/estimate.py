@@ -1,0 +1,166 @@
+"""What follows from a configuration by arithmetic: the numbers of a step, the bytes of a model."""
+
+from dataclasses import dataclass
+from typing import Any
+
+# Tensors that an optimizer of torch.optim keeps for each weight that it trains; Adam's are the two moments.
+OPTIMIZER_STATES = {"Adam": 2, "AdamW": 2, "SGD": 0}
+BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
+
+
+@dataclass(frozen=True)
+class BatchArithmetic:
+    """Numbers of one training step.
+
+    Attributes:
+        prompts: Of the training batch.
+        group_size: Rollouts of each.
+        mini_batch_prompts: Prompts of one update.
+        epochs: How often a batch is gone through.
+        ranks: That share the rows; with sequence parallelism, groups of them.
+    """
+
+    prompts: int
+    group_size: int
+    mini_batch_prompts: int
+    epochs: int
+    ranks: int
+
+    @property
+    def rollouts(self) -> int:
+        """Rows of the batch."""
+        return self.prompts * self.group_size
+
+    @property
+    def mini_batches(self) -> int:
+        """Updates of one epoch."""
+        return -(-self.prompts // self.mini_batch_prompts)
+
+    @property
+    def updates(self) -> int:
+        """Updates of a step."""
+        return self.mini_batches * self.epochs
+
+    @property
+    def rows_per_rank(self) -> int:
+        """Rows of the whole batch on each rank; the last rank may have fewer."""
+        return -(-self.rollouts // self.ranks)
+
+    @property
+    def update_rows_per_rank(self) -> int:
+        """The same of one update."""
+        return -(-self.mini_batch_prompts * self.group_size // self.ranks)
+
+
+def memory_estimate(
+    num_parameters: int,
+    *,
+    num_trained: int | None = None,
+    num_shards: int = 1,
+    tensor_parallel: int = 1,
+    weight_bytes: int = 4,
+    serving_bytes: int = 2,
+    optimizer_states: int = 2,
+    is_offloaded: tuple[bool, bool] = (False, False),
+    utilization: float = 0.5,
+    gpu_bytes: int | None = None,
+) -> dict[str, int]:
+    """Bytes on each GPU that follow from the number of parameters.
+
+    P: parameters. L: those that are trained (LoRA's factors, or all). S: ranks that share the trainer's tensors. W: the
+    tensor-parallel ranks of one engine. u: `gpu_memory_utilization`. M: bytes of a GPU.
+
+        weights    4 P / S     float32 whatever the forward computes in; its copies in bf16 live for one layer
+        gradients  4 L / S     in the weights' own type
+        optimizer  8 L / S     Adam's two moments in float32; nothing with SGD
+        serving    2 P / W     bf16 in the engine
+        KV cache   u M - serving
+
+    The first three are ZeRO stage 3 (Rajbhandari et al. 2020, arXiv:1910.02054, section 5), which PyTorch's FSDP
+    implements (Zhao et al. 2023, arXiv:2304.11277); that paper's bf16 weights are absent, since FSDP casts each layer
+    when it is needed. verl's defaults for the types: trainer/config/engine/fsdp.yaml, `model_dtype`. u: vLLM's share of
+    all memory, its weights and activations included, so the KV cache is at most that.
+
+    Not counted: activations, logits, gathered layers, NCCL's and CUDA's own memory.
+
+    Args:
+        num_parameters: P.
+        num_trained: L; None: all.
+        num_shards: S.
+        tensor_parallel: W.
+        weight_bytes: Of one weight of the trainer.
+        serving_bytes: Of one weight of the engine.
+        optimizer_states: Tensors of the optimizer for each trained weight.
+        is_offloaded: Whether (weights and gradients, optimizer) wait in the host's memory while they are not used.
+        utilization: u.
+        gpu_bytes: M; None: unknown.
+
+    Returns:
+        weights, gradients, optimizer, serving; `update`: the trainer's sum; `generation`: what stays of it beside the
+        engine; `smallest_gpu`: the least M with room for both phases; with `gpu_bytes`, kv_cache, which is negative if
+        the engine's weights alone do not fit.
+    """
+    trained = num_parameters if num_trained is None else num_trained
+    weights = _share(weight_bytes * num_parameters, num_shards)
+    gradients = _share(weight_bytes * trained, num_shards)
+    optimizer = _share(4 * optimizer_states * trained, num_shards)
+    serving = _share(serving_bytes * num_parameters, tensor_parallel)
+    # Gradients are freed with the update.
+    generation = (0 if is_offloaded[0] else weights) + (0 if is_offloaded[1] else optimizer)
+    update = weights + gradients + optimizer
+    estimate = {
+        "weights": weights,
+        "gradients": gradients,
+        "optimizer": optimizer,
+        "serving": serving,
+        "update": update,
+        "generation": generation,
+        "smallest_gpu": max(update, round(serving / utilization), round(generation / max(1 - utilization, 1e-6))),
+    }
+    if gpu_bytes is not None:
+        estimate["kv_cache"] = round(utilization * gpu_bytes) - serving
+    return estimate
+
+
+def _share(num_bytes: int, parts: int) -> int:
+    return -(-num_bytes // parts)
+
+
+def num_parameters(model_config: Any) -> int:
+    """Parameters of the causal language model of a configuration of transformers, tied ones once; makes no weights."""
+    return sum(parameter.numel() for parameter in _on_meta(model_config).parameters())
+
+
+def num_lora_parameters(model_config: Any, rank: int, targets: str | list[str]) -> int:
+    """Parameters of the LoRA factors: rank x (inputs + outputs) of every linear module that PEFT would choose.
+
+    Args:
+        model_config: Of transformers.
+        rank: Of the factors.
+        targets: `all-linear` (all but the one that makes logits), or names that modules' names end with.
+    """
+    import torch
+
+    model = _on_meta(model_config)
+    head, count = model.get_output_embeddings(), 0
+    for name, module in model.named_modules():
+        is_chosen = module is not head if targets == "all-linear" else name.split(".")[-1] in targets
+        if isinstance(module, torch.nn.Linear) and is_chosen:
+            count += rank * (module.in_features + module.out_features)
+    return count
+
+
+def _on_meta(model_config: Any) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(model_config)
+
+
+def size(num_bytes: int) -> str:
+    """Bytes as text."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
+        if abs(num_bytes) >= factor:
+            return f"{num_bytes / factor:.1f} {unit}"
+    return f"{num_bytes / 2**10:.1f} KiB"

@@ -1,0 +1,167 @@
+"""What every recipe's `main` does around verl's `run_ppo`: environment, checks, progress, clean-up, exit code."""
+
+import contextlib
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from verl_ext.cluster.engine_resources import RUN_VARIABLE
+from verl_ext.core.errors import ClusterError, SignalError
+from verl_ext.run.run_folder import RunFolder
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+
+
+def adopt_environment(config: DictConfig) -> None:
+    """Give this process the environment that the Ray workers will have, and them our package.
+
+    Must run before verl's trainer is imported: verl chooses its platform on first use. A variable that the user has
+    set wins over the configuration.
+    """
+    with open_dict(config):
+        runtime_env = config.ray_kwargs.ray_init.runtime_env
+        env_vars = runtime_env.get("env_vars") or {}
+        # The entry point needs an installed package and its errors are swallowed; this needs neither and raises.
+        env_vars["VERL_USE_EXTERNAL_MODULES"] = _with_item(
+            os.environ.get("VERL_USE_EXTERNAL_MODULES", ""), "verl_ext.plugin", ","
+        )
+        env_vars["PYTHONPATH"] = _with_item(os.environ.get("PYTHONPATH", ""), str(PROJECT_ROOT), os.pathsep)
+        env_vars[RUN_VARIABLE] = uuid.uuid4().hex
+        runtime_env.env_vars = env_vars
+    # In a job of `ray job submit`, whose variables this process has: Ray refuses to be told of one twice without it.
+    os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
+    for name, value in runtime_env.env_vars.items():
+        if name in ("VERL_USE_EXTERNAL_MODULES", "PYTHONPATH", RUN_VARIABLE):
+            os.environ[name] = value
+        else:
+            runtime_env.env_vars[name] = os.environ.setdefault(name, value)
+
+    from verl_ext import plugin
+
+    plugin.register()
+    plugin.require_loaded()
+
+
+def _with_item(value: str, item: str, separator: str) -> str:
+    items = [part for part in value.split(separator) if part]
+    return separator.join(items if item in items else [*items, item])
+
+
+def resolve_paths(config: DictConfig, *keys: str) -> None:
+    """Make relative paths absolute: Ray workers may start in another folder."""
+    with open_dict(config):
+        # Which does not have to exist yet; the others may be names on a hub and addresses of remote files.
+        if "run_dir" in config:
+            config.run_dir = str(Path(config.run_dir).expanduser().resolve())
+        for key in keys:
+            value = OmegaConf.select(config, key)
+            if OmegaConf.is_list(value):
+                OmegaConf.update(config, key, [_absolute(entry) for entry in value])
+            elif isinstance(value, str):
+                OmegaConf.update(config, key, _absolute(value))
+
+
+def _absolute(path: str) -> str:
+    # The name of a model on a hub and the address of a remote file look like paths, too.
+    local = Path(path).expanduser()
+    return str(local.resolve()) if local.exists() else path
+
+
+@contextlib.contextmanager
+def people_errors() -> Iterator[None]:
+    """End the program with the message alone for errors that are meant for people; others keep their traceback."""
+    try:
+        yield
+    except Exception as error:
+        known = _find_signal_error(error)
+        if known is None:
+            raise
+        print(f"\nerror: {known}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("\ninterrupted: the same command resumes from the newest checkpoint", file=sys.stderr)
+        sys.exit(130)
+
+
+def _find_signal_error(error: BaseException | None) -> SignalError | None:
+    # Ray re-raises a worker's exception as its cause, under a class made on the fly.
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, SignalError):
+            return getattr(error, "cause", None) or error  # type: ignore[return-value]
+        error, seen = getattr(error, "cause", None) or error.__cause__, seen + 1
+    return None
+
+
+def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
+    """Run the trainer to its end; whatever happens, leave no engine process or shared memory behind.
+
+    Raises:
+        ClusterError: the cluster cannot be reached, or lost a node.
+    """
+    import ray
+
+    from verl_ext.cluster import nodes as cluster
+    from verl_ext.cluster.engine_resources import read_ledger, release_recorded
+    from verl_ext.launch.recipe import all_figures
+    from verl_ext.launch.runner import remote_runner
+    from verl_ext.run.progress import FIGURES, show_progress
+
+    folder = RunFolder(Path(config.run_dir))
+    cluster.choose_cluster(config)
+    cluster.check_address(config)
+    for name in release_recorded(read_ledger(folder.engine_ledger)):
+        print(f"removed what a killed run left behind: {name}")
+    # Slurm and `timeout` end a run with SIGTERM, whose default action skips every clean-up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    try:
+        with show_progress(folder.metrics, config.trainer.total_training_steps, {**FIGURES, **all_figures()}):
+            run_ppo(config, task_runner_class=remote_runner())
+    except ConnectionError as error:
+        if ray.is_initialized():  # of something else
+            raise
+        raise cluster.unreachable(str(config.ray_kwargs.ray_init.get("address")), error) from error
+    finally:
+        if ray.is_initialized():
+            _end(folder, sys.exception())
+        else:
+            _end_children()
+
+
+def _end_children() -> None:
+    """Of a Ray that was still starting; its agents would outlive the command by a minute."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+
+
+def _end(folder: RunFolder, error: BaseException | None) -> None:
+    """Clean up after a run, on every node; if one is lost, this is what ended the run."""
+    import ray
+
+    from verl_ext.cluster import nodes as cluster
+    from verl_ext.cluster.engine_resources import EngineResources, read_ledger, release_recorded
+
+    lost: list[str] = []
+    if cluster.owns_cluster():
+        # An engine that has ended by now no longer shows what it mapped: the ledger has it.
+        resources = [EngineResources.of_run(os.environ[RUN_VARIABLE]), *read_ledger(folder.engine_ledger)]
+        ray.shutdown()
+        release_recorded(resources)
+    else:
+        lost = cluster.end_run(folder.engine_ledger)
+        ray.shutdown()
+    folder.engine_ledger.unlink(missing_ok=True)
+    if lost and isinstance(error, Exception):
+        raise ClusterError(
+            f"the Ray cluster lost the node {' and the node '.join(lost)} while the run used it: its machine or Ray "
+            "ended (out of memory, pre-empted, network). Start Ray there again, or on another machine, and repeat the "
+            f"same command: it resumes from the newest checkpoint in {folder.path}."
+        ) from error

@@ -1,0 +1,146 @@
+"""What a recipe is to everything that recipes share, and where they are found. Light: needs neither torch nor verl.
+
+A recipe is a folder `recipe/NAME/` whose `recipe.py` has `RECIPE`. Nothing in `verl_ext` names one: `train` is handed
+the one that was started, and tools that begin with a run folder or with nothing (pages, docs, submission) ask
+`recipes`. A new recipe is a new folder; no shared file changes.
+"""
+
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from verl_ext.core.errors import ConfigError
+from verl_ext.core.metric_glossary import METRICS, PREFIXES, Glossary, find_entry
+from verl_ext.run.progress import Figures
+from verl_ext.run.summary import Phases, join_phases
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+
+# Paths that every configuration has; beside run_dir, which need not exist.
+PATHS = ("data.train_files", "data.val_files", "actor_rollout_ref.model.path")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One method.
+
+    Attributes:
+        name: Of its folder.
+        title: For people.
+        node: Node of the configuration with its settings. Where another recipe's configuration has this node, too, its
+            settings are checked there as well.
+        check_settings: Refuses settings that cannot work, and may resolve them into verl's. Gets the configuration
+            with absolute paths. Raises ConfigError.
+        paths: Keys of files, folders and models of its own.
+        check_lengths: Whether prompts are what `data.max_prompt_length` is about; see `check_data`.
+        dry_run_rows: (name, text) lines about a step and the run; None: `dry_run.step_rows`.
+        phases: Phase of a step -> timers, as in `summary.PHASES`, which they are added to.
+        figures: What the progress bar shows, as in `progress.FIGURES`.
+        glossary: What its metrics mean; the first parts of their names are its own.
+        files: Name of a file that it writes into the run folder -> what is in it.
+        pages: Module with `PAGES`, a `verl_ext.report.recipe_pages.RecipePages`; None: it has none of its own.
+    """
+
+    name: str
+    title: str
+    node: str
+    check_settings: Callable[[DictConfig], Any]
+    paths: tuple[str, ...] = ()
+    check_lengths: bool = True
+    dry_run_rows: Callable[[DictConfig], Iterable[tuple[str, str]]] | None = None
+    phases: Phases = field(default_factory=dict)
+    figures: Figures = field(default_factory=dict)
+    glossary: Glossary = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    pages: str | None = None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """First parts of the names of its metrics, in the glossary's order, without those that all recipes share."""
+        groups = dict.fromkeys(name.partition("/")[0] for name in self.glossary)
+        return tuple(group for group in groups if not any(prefix.startswith(f"{group}/") for prefix in PREFIXES))
+
+
+@functools.cache
+def recipes() -> tuple[Recipe, ...]:
+    """Every recipe of the checkout and of what is installed, by name.
+
+    Raises:
+        ConfigError: a `recipe.py` has no `RECIPE`, or one under another name than its folder's.
+    """
+    return tuple(_read(name) for name in sorted(set(_names())))
+
+
+def _names() -> Iterator[str]:
+    # `recipe` is a namespace: other distributions may have folders there, too. An editable installation does not tell
+    # where its part of it is.
+    places = [PROJECT_ROOT / "recipe", *map(Path, importlib.import_module("recipe").__path__)]
+    for place in places:
+        for file in place.glob("*/recipe.py"):
+            # Of a folder that came after an installation, from elsewhere than the checkout.
+            if importlib.util.find_spec(f"recipe.{file.parent.name}") is not None:
+                yield file.parent.name
+
+
+def _read(name: str) -> Recipe:
+    module = importlib.import_module(f"recipe.{name}.recipe")
+    found = getattr(module, "RECIPE", None)
+    if not isinstance(found, Recipe) or found.name != name:
+        raise ConfigError(
+            f"expected RECIPE = Recipe(name={name!r}, …) in {module.__file__}, got {found!r}: see docs/extending.md"
+        )
+    return found
+
+
+# ------------------------------ what all of them say together ------------------------------
+
+
+def check_settings(config: DictConfig, recipe: Recipe) -> None:
+    """Check the recipe's settings, and those of every other one whose node the configuration has.
+
+    Raises:
+        ConfigError: names what is wrong, with what to change.
+    """
+    recipe.check_settings(config)
+    for other in recipes():
+        if other.name != recipe.name and other.node in config:
+            other.check_settings(config)
+
+
+def all_paths() -> tuple[str, ...]:
+    """Keys of the configuration that are paths, `run_dir` apart."""
+    return (*PATHS, *(key for recipe in recipes() for key in recipe.paths))
+
+
+def all_phases() -> Phases:
+    """Phases of a step with their timers: a run may have timers of several recipes."""
+    return join_phases(recipe.phases for recipe in recipes())
+
+
+def all_figures() -> Figures:
+    """What the progress bar may show beside what it shows of every run."""
+    return {label: figure for recipe in recipes() for label, figure in recipe.figures.items()}
+
+
+@functools.cache
+def glossaries() -> dict[str, Glossary]:
+    """The glossary of every recipe by its title, and under "All recipes" what they share."""
+    return {"All recipes": METRICS} | {recipe.title: recipe.glossary for recipe in recipes() if recipe.glossary}
+
+
+@functools.cache
+def own_prefixes() -> tuple[str, ...]:
+    """How names of our metrics begin; all others come from verl."""
+    return (*PREFIXES, *(f"{group}/" for recipe in recipes() for group in recipe.groups))
+
+
+def undocumented(names: Iterable[str]) -> list[str]:
+    """The names of ours (see `own_prefixes`) that no glossary has, sorted."""
+    ours = sorted(name for name in names if name.startswith(own_prefixes()))
+    return [name for name in ours if not any(find_entry(name, glossary) for glossary in glossaries().values())]

@@ -1,0 +1,54 @@
+"""verl's task runner for a trainer that lives outside verl."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import ray
+from omegaconf import DictConfig
+from verl.trainer.main_ppo import TaskRunnerV1
+
+from verl_ext.cluster import nodes as cluster
+from verl_ext.cluster.worker_death import explain_death, find_death
+from verl_ext.core.compat import undecorated
+from verl_ext.core.errors import RolloutEngineError, SignalError
+from verl_ext.run.run_folder import RunFolder
+
+
+class SignalTaskRunner(undecorated(TaskRunnerV1)):
+    """Imports `trainer_module`, which registers the trainer, in the process that looks it up; names engine failures."""
+
+    def run(self, config: DictConfig) -> None:
+        importlib.import_module(config.trainer_module)
+        cluster.check_nodes(config.trainer.nnodes, config.trainer.n_gpus_per_node)
+        for name in cluster.release_recorded(RunFolder(Path(config.run_dir)).engine_ledger):
+            print(f"removed what a killed run left behind: {name}")
+        try:
+            super().run(config)
+        except Exception as error:
+            named = name_failure(self.trainer, error)
+            raise named from (None if named is error else error)
+
+
+def name_failure(trainer: Any, error: Exception) -> Exception:
+    """The failure of an engine or the death of another worker, if that is behind `error`, else `error` itself.
+
+    A call may fail on a dead engine in many ways, and before the watchdog's next look.
+    """
+    watchdog = getattr(trainer, "watchdog", None)
+    if watchdog is not None:
+        watchdog.stop()
+        failure = watchdog.diagnose()
+        if failure is not None:
+            return RolloutEngineError(failure)
+    death = None if isinstance(error, SignalError) else find_death(error)
+    return error if death is None else explain_death(death)
+
+
+def remote_runner() -> Any:
+    """The Ray actor class for `run_ppo(config, task_runner_class=…)`.
+
+    On the head node, whose loss ends the cluster anyway, so that the loss of any other is an error of the trainer's
+    calls; under a name, so that `cluster.end_run` finds it.
+    """
+    return ray.remote(name=cluster.runner_name(), resources={"node:__internal_head__": 0.001})(SignalTaskRunner)

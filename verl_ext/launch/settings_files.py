@@ -1,0 +1,31 @@
+"""Writes the files of `configs/` that are made from the recipes' settings.
+
+    python -m verl_ext.launch.settings_files
+
+A setting is declared once, in its model: name, type, range, default and description. The YAML file of its node shows
+the same to a user and to Hydra; a test says when it has to be written anew.
+"""
+
+import importlib
+from pathlib import Path
+
+from verl_ext.core.settings_file import SettingsFile
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def settings_files() -> list[SettingsFile]:
+    """What each recipe's `settings.py` names `FILE`, in the order of the recipes' names."""
+    names = sorted(path.parent.name for path in ROOT.glob("recipe/*/settings.py"))
+    return [importlib.import_module(f"recipe.{name}.settings").FILE for name in names]
+
+
+def main() -> None:
+    """Entry point of the command line."""
+    for file in settings_files():
+        (ROOT / "configs" / file.path).write_text(file.render(), encoding="utf-8")
+        print(f"written: configs/{file.path}")
+
+
+if __name__ == "__main__":
+    main()

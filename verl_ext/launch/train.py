@@ -1,0 +1,62 @@
+"""What every recipe's command does: check, train to the end or from the newest checkpoint, print the summary."""
+
+import sys
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from verl_ext.core.compat import check_versions
+from verl_ext.data.data_checks import check_data
+from verl_ext.data.raw_prompt import apply_prompt_format
+from verl_ext.launch import dry_run, launch
+from verl_ext.launch.recipe import Recipe, all_paths, all_phases, check_settings
+from verl_ext.run.checkpoints import prepare_resume
+from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.summary import print_summary
+
+
+def train(config: DictConfig, recipe: Recipe) -> None:
+    """Check the configuration and the data, train to the end, print the summary; with `dry_run`, only check.
+
+    Args:
+        config: Composed by Hydra; changed.
+        recipe: What is started.
+
+    Raises:
+        SignalError: what is wrong, before Ray starts where it can be known by then.
+    """
+    launch.adopt_environment(config)
+    versions = check_versions()
+    launch.resolve_paths(config, *all_paths())
+    check_settings(config, recipe)
+    if config.get("selectors") or config.get("observers"):
+        from verl_ext.trainer.loading import check_named_parts
+
+        check_named_parts(config)
+    apply_prompt_format(config)
+    check_data(config, recipe.check_lengths)
+
+    folder = RunFolder(Path(config.run_dir))
+    finished = folder.read_summary()
+    is_complete = finished is not None and finished["total_training_steps"] == config.trainer.total_training_steps
+    if is_complete and not config.dry_run:
+        print(f"This run is complete: raise trainer.total_training_steps to go on, or remove {folder.path}.")
+        print_summary(folder, recipe.title, all_phases())
+        return
+
+    from verl.trainer.main_ppo import run_ppo
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+    from verl.utils.device import auto_set_device
+
+    auto_set_device(config)
+    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    if config.dry_run:
+        print(f"\n{recipe.title}\n{dry_run.report(config, versions, recipe)}")
+        return
+    with folder.locked():
+        for warning in prepare_resume(config.trainer, config.trainer.nnodes * config.trainer.n_gpus_per_node):
+            print(f"warning: {warning}", file=sys.stderr)
+        folder.write_versions(versions)
+        launch.run(config, run_ppo)
+    print_summary(folder, recipe.title, all_phases())

@@ -1,0 +1,96 @@
+"""What a recipe adds to the pages: commands of its own, and parts of the page of a run."""
+
+import argparse
+import functools
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from verl_ext.core.errors import ConfigError
+from verl_ext.launch.recipe import recipes
+from verl_ext.report.run_records import RunRecords
+from verl_ext.report.server import Source
+from verl_ext.report.warning_rules import Rule
+
+# Texts of a run's start and of its end: {step, where, prompt, text, reward, notes} each.
+Samples = dict[str, list[dict[str, Any]]]
+
+
+class Command(Protocol):
+    """A page of its own: `python -m verl_ext.report NAME`. Modules are such commands, too."""
+
+    @property
+    def NAME(self) -> str:
+        """What is typed."""
+        ...
+
+    @property
+    def HELP(self) -> str:
+        """One line for `--help`."""
+        ...
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Its options."""
+        ...
+
+    def source(self, options: argparse.Namespace) -> Source:
+        """What it shows."""
+        ...
+
+
+@dataclass(frozen=True)
+class View:
+    """A tab of the run's page, which every run has whose folder has the data.
+
+    Attributes:
+        name: `runs.views[name]` in its script, and `view=name` in the address.
+        script: Draws it (see `page.Page.scripts`); what it pushes to `runs.overview` stands on the first tab.
+        files: In the run folder, that make it new when they change.
+        blocks: Its data by the names that the script loads; without any there is no tab.
+        overview: What is in the index under `parts[name]`: little, as every view waits for it; None: nothing.
+    """
+
+    name: str
+    script: str
+    files: tuple[str, ...]
+    blocks: Callable[[RunRecords], dict[str, str]]
+    overview: Callable[[RunRecords], Any] = lambda run: None
+
+
+@dataclass(frozen=True)
+class RecipePages:
+    """All that one recipe adds.
+
+    Attributes:
+        commands: Pages of its own.
+        views: Of the run's page.
+        samples: `start` and `end` of a run folder's texts, both empty if its files are not there.
+        rules: What a person should be warned of.
+        headlines: Metrics that a person looks at first, most important first; one that ends with `*` stands for all
+            that begin so.
+    """
+
+    commands: tuple[Command, ...] = ()
+    views: tuple[View, ...] = ()
+    samples: Callable[[Path], Samples] | None = None
+    rules: tuple[Rule, ...] = ()
+    headlines: tuple[str, ...] = ()
+
+
+@functools.cache
+def all_pages() -> tuple[RecipePages, ...]:
+    """Of every recipe that has some.
+
+    Raises:
+        ConfigError: a module has no `PAGES`.
+    """
+    return tuple(_read(recipe.pages) for recipe in recipes() if recipe.pages is not None)
+
+
+def _read(name: str) -> RecipePages:
+    found = getattr(importlib.import_module(name), "PAGES", None)
+    if not isinstance(found, RecipePages):
+        raise ConfigError(f"expected PAGES = RecipePages(…) in {name}, got {found!r}: see docs/extending.md")
+    return found

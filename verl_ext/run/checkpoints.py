@@ -1,0 +1,300 @@
+"""Checkpoints that are whole or not there: written under a temporary name, renamed, verified before they are loaded.
+
+    checkpoints/
+        latest_checkpointed_iteration.txt     verl's tracker: the step to resume from
+        global_step_40/                       a whole checkpoint, with manifest.json
+        global_step_50.damaged/               set aside by a resume that fell back to step 40
+        .saving/global_step_60/               being written, or left by a run that was killed while writing
+
+The manifest has each file's size, and a CRC-32 of those that carry none: torch's files are zip archives with a CRC-32
+for every tensor, so that saving never reads large files again.
+"""
+
+import json
+import os
+import re
+import shutil
+import zipfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from verl_ext.core.errors import CheckpointError
+
+MANIFEST = "manifest.json"
+TRACKER = "latest_checkpointed_iteration.txt"
+RETENTION_KEYS = ("remove_previous_ckpt_in_save", "max_actor_ckpt_to_keep", "max_critic_ckpt_to_keep")
+_STEP = re.compile(r"global_step_(\d+)")
+_CHUNK = 1 << 22  # bytes
+
+
+@dataclass(frozen=True)
+class FoundCheckpoint:
+    """The checkpoint to resume from.
+
+    Args:
+        folder: The checkpoint.
+        skipped: Newer ones that are damaged, newest first, each with what is wrong.
+    """
+
+    folder: Path
+    skipped: tuple[tuple[Path, str], ...] = ()
+
+
+class CheckpointFolder:
+    """Where a run keeps its checkpoints.
+
+    Args:
+        path: `trainer.default_local_dir`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def saving(self) -> Path:
+        """Where a checkpoint is written; laid out like the folder itself."""
+        return self.path / ".saving"
+
+    def at(self, step: int) -> Path:
+        return self.path / f"global_step_{step}"
+
+    def steps(self) -> list[int]:
+        """Steps of the checkpoints that are there, whole or not, ascending."""
+        if not self.path.is_dir():
+            return []
+        matches = (_STEP.fullmatch(entry.name) for entry in self.path.iterdir() if entry.is_dir())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def clear_unfinished(self) -> None:
+        """Remove what a save that did not end has written."""
+        shutil.rmtree(self.saving, ignore_errors=True)
+
+    def publish(self, step: int, keep: int | None = None) -> Path:
+        """Make the checkpoint in `saving` the run's newest one, at once.
+
+        Args:
+            step: Of the checkpoint; one of the same step is replaced.
+            keep: How many checkpoints stay, newest by step and this one among them; None: all.
+
+        Returns:
+            Its folder.
+        """
+        written, folder = self.saving / f"global_step_{step}", self.at(step)
+        write_manifest(written)
+        replaced = folder.with_name(f".{folder.name}.replaced")
+        shutil.rmtree(replaced, ignore_errors=True)
+        if folder.exists():
+            folder.rename(replaced)
+        written.rename(folder)
+        _sync(self.path)
+        self._track(step)
+        shutil.rmtree(replaced, ignore_errors=True)
+        self.clear_unfinished()
+        if keep:
+            others = [other for other in self.steps() if other != step]
+            for old in others[: max(0, len(others) - (keep - 1))]:
+                shutil.rmtree(self.at(old), ignore_errors=True)
+        return folder
+
+    def find(self) -> FoundCheckpoint | None:
+        """The newest whole checkpoint that is not beyond the tracker's step; None if there is none at all.
+
+        Raises:
+            CheckpointError: There are checkpoints, and all of them are damaged.
+        """
+        for replaced in self.path.glob(".global_step_*.replaced"):  # the end came between two renames
+            if not (folder := replaced.with_name(replaced.name[1:].removesuffix(".replaced"))).exists():
+                replaced.rename(folder)
+        tracked = self._tracked_step()
+        steps = [step for step in self.steps() if tracked is not None and step <= tracked]
+        skipped: list[tuple[Path, str]] = []
+        for step in reversed(steps):
+            problem = find_damage(self.at(step))
+            if problem is None:
+                return FoundCheckpoint(self.at(step), tuple(skipped))
+            skipped.append((self.at(step), problem))
+        if skipped:
+            listed = "".join(f"\n  {folder.name}: {problem}" for folder, problem in skipped)
+            raise CheckpointError(
+                f"expected a whole checkpoint in {self.path}, got none:{listed}\nRestore one, or start anew with "
+                "another run_dir (trainer.resume_mode=disable would write over this one)."
+            )
+        return None
+
+    def fall_back(self, found: FoundCheckpoint) -> list[str]:
+        """Rename damaged checkpoints and have verl's tracker name the whole one; returns a warning for each."""
+        warnings = []
+        for damaged, problem in found.skipped:
+            aside = damaged.with_name(f"{damaged.name}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            damaged.rename(aside)
+            warnings.append(f"{damaged.name} is damaged ({problem}), it is now called {aside.name}")
+        self._track(_step_of(found.folder))
+        return warnings
+
+    def explain_failed_save(self, step: int, error: Exception) -> CheckpointError:
+        """What to tell people; frees the room that the unfinished checkpoint has taken."""
+        there = next(folder for folder in (self.path, *self.path.parents) if folder.exists())
+        free = shutil.disk_usage(there).free
+        self.clear_unfinished()
+        lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        return CheckpointError(
+            f"the checkpoint of step {step} could not be written to {self.path} ({free / 2**30:,.2f} GiB free): "
+            f"{lines[-1].strip()}\nEarlier checkpoints are untouched. Make room, or name another folder with "
+            "trainer.default_local_dir; the same command resumes from the newest checkpoint."
+        )
+
+    def _tracked_step(self) -> int | None:
+        tracker = self.path / TRACKER
+        if not tracker.exists():
+            return None
+        text = tracker.read_text(encoding="utf-8", errors="replace").strip()
+        # An empty or torn tracker: whatever is whole may be resumed from.
+        return int(text) if text.isdecimal() else max(self.steps(), default=None)
+
+    def _track(self, step: int) -> None:
+        temporary = self.path / f"{TRACKER}.tmp"
+        temporary.write_text(str(step), encoding="utf-8")
+        _sync(temporary)
+        os.replace(temporary, self.path / TRACKER)
+        _sync(self.path)
+
+
+def prepare_resume(trainer: DictConfig, num_ranks: int) -> list[str]:
+    """Make sure, before anything is started, that the checkpoint to resume from is whole and fits.
+
+    Args:
+        trainer: The configuration's `trainer`.
+        num_ranks: Ranks of the actor.
+
+    Returns:
+        Warnings for people: damaged checkpoints that were passed over, and where the run resumes instead.
+
+    Raises:
+        CheckpointError: None is whole, the one that is named is not, or it has another number of ranks.
+    """
+    warnings: list[str] = []
+    if trainer.resume_mode == "disable":
+        return warnings
+    if trainer.resume_mode == "resume_path":
+        folder = Path(trainer.resume_from_path)
+        problem = find_damage(folder) if folder.is_dir() else "there is no such folder"
+        if problem is not None:
+            raise CheckpointError(f"cannot resume from {folder}: {problem}. Name another in trainer.resume_from_path.")
+    else:
+        checkpoints = CheckpointFolder(Path(trainer.default_local_dir))
+        checkpoints.clear_unfinished()
+        found = checkpoints.find()
+        if found is None:
+            return warnings
+        folder = found.folder
+        if found.skipped:
+            warnings = [*checkpoints.fall_back(found), f"resuming from {folder.name}"]
+    _check_num_ranks(folder, num_ranks)
+    return warnings
+
+
+def num_to_keep(trainer: DictConfig) -> int | None:
+    """verl's limits on old checkpoints as one number of whole checkpoints; None: all are kept."""
+    if trainer.get("remove_previous_ckpt_in_save"):
+        return 1
+    limits = [trainer.get(key) for key in ("max_actor_ckpt_to_keep", "max_critic_ckpt_to_keep")]
+    return max((limit for limit in limits if limit), default=None)
+
+
+def _check_num_ranks(folder: Path, num_ranks: int) -> None:
+    shards = list((folder / "actor").glob("model_world_size_*_rank_*.pt"))
+    sizes = {int(shard.name.split("_")[3]) for shard in shards}
+    if sizes and sizes != {num_ranks}:
+        raise CheckpointError(
+            f"expected {folder} to have the weights of {num_ranks} actor ranks (trainer.nnodes x n_gpus_per_node), got "
+            f"{sorted(sizes)}: resume on as many, or merge them with verl.model_merger and start a new run from that."
+        )
+    if shards and len(shards) < num_ranks:
+        raise CheckpointError(
+            f"expected {num_ranks} shards of the actor's weights in {folder}, got {len(shards)}: "
+            "trainer.default_local_dir must be on a file system that all nodes share."
+        )
+
+
+def write_manifest(folder: Path) -> None:
+    """List the files of a finished checkpoint; every file is on the disk when this returns."""
+    files = {}
+    for path in _files(folder):
+        _sync(path)
+        crc = None if path.suffix == ".pt" and zipfile.is_zipfile(path) else _crc(path)
+        files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "crc32": crc}
+    manifest = folder / MANIFEST
+    manifest.write_text(json.dumps({"files": files}, indent=1), encoding="utf-8")
+    _sync(manifest)
+
+
+def find_damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint: a file that is missing, cut short or changed; None: nothing.
+
+    Of a checkpoint without a manifest, verl's own for instance, only torch's archives can be checked.
+    """
+    manifest, expected = folder / MANIFEST, {}
+    if manifest.exists():
+        try:
+            expected = json.loads(manifest.read_text(encoding="utf-8"))["files"]
+        except (ValueError, KeyError, TypeError):
+            return f"{MANIFEST} is damaged"
+        for name, file in expected.items():
+            path = folder / name
+            if not path.is_file():
+                return f"{name} is missing"
+            if path.stat().st_size != file["bytes"]:
+                return f"{name} has {path.stat().st_size:,} bytes, expected {file['bytes']:,}"
+    elif not (folder / "actor").is_dir():
+        return "the actor's weights are missing"
+    paths = [folder / name for name in expected] or _files(folder)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        found = pool.map(lambda path: _changed(path, expected.get(path.relative_to(folder).as_posix())), paths)
+        for path, is_changed in zip(paths, found, strict=True):
+            if is_changed:
+                return f"{path.relative_to(folder).as_posix()} has changed since it was written"
+    return None
+
+
+def _changed(path: Path, expected: dict[str, int | None] | None) -> bool:
+    if expected is not None and expected["crc32"] is not None:
+        return _crc(path) != expected["crc32"]
+    if expected is None and path.suffix != ".pt":
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is not None
+    except (zipfile.BadZipFile, OSError, EOFError):
+        return True
+
+
+def _step_of(folder: Path) -> int:
+    match = _STEP.fullmatch(folder.name)
+    assert match is not None
+    return int(match[1])
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+
+
+def _crc(path: Path) -> int:
+    crc = 0
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            crc = zlib.crc32(chunk, crc)
+    return crc
+
+
+def _sync(path: Path) -> None:
+    """Have the disk hold a file's or folder's content: a rename may otherwise outlive what it names."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,80 @@
+"""Names of the files in a run folder that every recipe writes; a recipe names its own."""
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Generator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from verl_ext.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run keeps its records.
+
+    Args:
+        path: the folder, `run_dir` of the configuration.
+    """
+
+    path: Path
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a step."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        """The finished run in a few numbers."""
+        return self.path / "summary.json"
+
+    @property
+    def engine_ledger(self) -> Path:
+        """Processes and shared memory of the vLLM engines while they run."""
+        return self.path / "engine_resources.json"
+
+    @contextlib.contextmanager
+    def locked(self) -> Generator[None]:
+        """Keep a second command out of the folder while this one runs: it would end the first one's engines.
+
+        Raises:
+            ConfigError: Another process holds the folder.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("a+", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                raise ConfigError(
+                    f"another run (process {lock.read() or 'unknown'}) is writing to {self.path}: wait for it, end it, "
+                    "or choose another run_dir"
+                ) from None
+            except OSError:
+                pass  # a file system without locks
+            lock.truncate(0)
+            lock.write(f"{os.getpid()} on {platform.node()}")
+            lock.flush()
+            yield
+
+    def write_versions(self, versions: dict[str, str]) -> None:
+        """Record the libraries that the run uses, by distribution, with Python's and torch's."""
+        found = {"python": platform.python_version(), "torch": metadata.version("torch"), **versions}
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / "versions.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Write the summary at once or not at all."""
+        temporary = self.summary.with_suffix(".tmp")
+        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(self.summary)
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """The summary, or None while the run is not finished."""
+        return json.loads(self.summary.read_text(encoding="utf-8")) if self.summary.exists() else None

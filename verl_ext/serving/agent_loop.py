@@ -1,0 +1,206 @@
+"""verl's TransferQueue agent loop with what a recipe needs in addition.
+
+- A prompt's sessions may start at a number other than 0, so that further rollouts of a prompt get keys of their own
+  (`{uid}_{session}_{index}`) beside those of an earlier call.
+- The workers report what the control plane decides on (reward, length, weight version), prompt by prompt as they
+  finish or when a whole call is done. The trainer waits for that instead of polling TransferQueue, and a failed rollout
+  comes with its cause.
+- Rollouts of validation prompts, kept apart from the training data in the partition "val", may be sampled as training
+  rollouts are.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from tensordict import TensorDict
+from verl.experimental.agent_loop import AgentLoopOutput
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+from verl_ext.cluster.worker_death import explain_death, find_death
+from verl_ext.core.compat import undecorated
+from verl_ext.core.errors import WorkerDiedError
+from verl_ext.serving.rollout_key import rollout_key, session_of
+
+# Field of a generation batch: number of the first session of each prompt. Read here as verl reads `__rollout_n__`.
+FIRST_SESSION = "__first_session__"
+
+# Field of a batch of validation prompts: true samples with the settings of training instead of `rollout.val_kwargs`.
+AS_IN_TRAINING = "__as_in_training__"
+
+
+@dataclass(frozen=True)
+class RolloutReport:
+    """What the control plane learns of one rollout; its tensors stay in TransferQueue under `key`."""
+
+    key: str
+    reward: float
+    reward_extra_info: dict[str, Any]
+    num_tokens: int  # response tokens
+    version: int  # oldest weight version that generated a part of it
+
+
+@dataclass
+class PromptReport:
+    """The rollouts of one prompt in one generation call, in order of session, and the errors of those that failed.
+
+    A failed rollout may be tried again, unless a process that it needs is dead: `death` then tells people which one.
+    """
+
+    rollouts: list[RolloutReport] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    death: WorkerDiedError | None = None
+
+
+class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
+    """verl's worker; see the module's docstring."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._reports: dict[str, PromptReport] = defaultdict(PromptReport)
+        self._finished: dict[str, asyncio.Queue[str]] = {}  # by uid: where to say that the prompt is done
+
+    async def generate_and_stream(self, batch: TensorDict) -> AsyncIterator[dict[str, PromptReport]]:
+        """Generate all rollouts of a batch; yields the reports of its prompts, by uid, as they finish."""
+        uids, finished = list(batch["uid"]), asyncio.Queue[str]()
+        self._finished |= dict.fromkeys(uids, finished)
+        await self.generate_sequences(batch)
+        missing = len(uids)
+        while missing:
+            done = [await finished.get()]
+            done += [finished.get_nowait() for _ in range(finished.qsize())]
+            missing -= len(done)
+            yield {uid: self._take_report(uid) for uid in done}
+
+    async def generate_and_report(self, batch: TensorDict) -> dict[str, PromptReport]:
+        """Generate all rollouts of a batch and wait for them.
+
+        Returns:
+            By uid, one report a prompt.
+        """
+        reports: dict[str, PromptReport] = {}
+        async for finished in self.generate_and_stream(batch):
+            reports |= finished
+        return reports
+
+    def _take_report(self, uid: str) -> PromptReport:
+        report = self._reports.pop(uid, PromptReport())
+        report.rollouts.sort(key=lambda rollout: session_of(rollout.key))
+        return report
+
+    async def _run_prompt(
+        self, prompt: dict[str, Any], sampling_params: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        uid = prompt["uid"]
+        if prompt.pop(AS_IN_TRAINING, False):
+            rollout = self.config.actor_rollout_ref.rollout
+            names = ("temperature", "top_p", "top_k")
+            sampling_params = sampling_params | {name: rollout[name] for name in names}
+        try:
+            await super()._run_prompt(prompt, sampling_params, *args, **kwargs)
+        finally:
+            if uid in self._finished:
+                self._finished.pop(uid).put_nowait(uid)
+
+    async def _run_agent_loop(self, *args: Any, session_id: int, **kwargs: Any) -> None:
+        first_session = int(kwargs.pop(FIRST_SESSION, 0))
+        try:
+            await super()._run_agent_loop(*args, session_id=first_session + session_id, **kwargs)
+        except Exception as error:
+            if kwargs["uid"] in self._finished:
+                report = self._reports[kwargs["uid"]]
+                report.errors.append(f"{type(error).__name__}: {error}")
+                if (death := find_death(error)) is not None:
+                    report.death = explain_death(death)
+            raise
+
+    async def _agent_loop_postprocess(
+        self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
+    ) -> None:
+        await super()._agent_loop_postprocess(output, validate, **kwargs)
+        outputs = output if isinstance(output, list) else [output]
+        uid = kwargs["uid"]
+        if uid not in self._finished or not outputs:  # nobody waits for a report, as in verl's own validation
+            return
+        final = outputs[-1]
+        versions = [version for o in outputs if (version := o.extra_fields.get("min_global_steps")) is not None]
+        self._reports[uid].rollouts.append(
+            RolloutReport(
+                key=rollout_key(uid, kwargs["session_id"], len(outputs) - 1),
+                reward=float(final.reward_score) if final.reward_score is not None else float("nan"),
+                reward_extra_info=dict(final.extra_fields.get("reward_extra_info") or {}),
+                num_tokens=sum(len(o.response_ids) for o in outputs),
+                version=min(versions) if versions else int(kwargs["global_steps"]) - 1,
+            )
+        )
+
+
+class SignalAgentLoopManager(AgentLoopManagerTQ):
+    """verl's manager over `SignalAgentLoopWorker`. Chosen by `rollout.agent.agent_loop_manager_class`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(SignalAgentLoopWorker)
+        self._streams: list[ray.ObjectRefGenerator] = []
+        self._num_dispatched = 0
+
+    def generate_and_report(self, prompts: TensorDict) -> dict[str, PromptReport]:
+        """Dispatch a batch to the workers and wait until every rollout has ended.
+
+        Args:
+            prompts: rows with `uid` and, optionally, `__rollout_n__` and `__first_session__`.
+
+        Returns:
+            By uid, one report a prompt.
+
+        Raises:
+            WorkerDiedError: a process that rollouts need is dead; others would fail, too, and their prompts be lost.
+        """
+        chunks = prompts.chunk(len(self.agent_loop_workers))
+        calls = [
+            worker.generate_and_report.remote(chunk)
+            for worker, chunk in zip(self.agent_loop_workers, chunks, strict=False)
+        ]
+        reports: dict[str, PromptReport] = {}
+        for part in ray.get(calls):
+            reports.update(part)
+        _refuse_deaths(reports)
+        return reports
+
+    def dispatch(self, prompts: TensorDict) -> None:
+        """Send a batch to the workers without waiting; `finished_reports` hands over what becomes of it."""
+        for chunk in prompts.chunk(len(self.agent_loop_workers)):
+            # In turns: batches smaller than the number of workers would all go to the first.
+            worker = self.agent_loop_workers[self._num_dispatched % len(self.agent_loop_workers)]
+            self._num_dispatched += 1
+            self._streams.append(worker.generate_and_stream.remote(chunk))
+
+    def finished_reports(self) -> dict[str, PromptReport]:
+        """Reports, by uid, of dispatched prompts that have finished; waits for at least one.
+
+        Raises:
+            RuntimeError: if nothing is under way.
+            WorkerDiedError: see `generate_and_report`.
+        """
+        reports: dict[str, PromptReport] = {}
+        while not reports:
+            if not self._streams:
+                raise RuntimeError("no dispatched prompt is under way: dispatch a batch first")
+            ray.wait(self._streams, num_returns=1)
+            ready, _ = ray.wait(self._streams, num_returns=len(self._streams), timeout=0)
+            for stream in ready:
+                try:
+                    reports |= ray.get(next(stream))
+                except StopIteration:
+                    self._streams.remove(stream)
+        _refuse_deaths(reports)
+        return reports
+
+
+def _refuse_deaths(reports: dict[str, PromptReport]) -> None:
+    for report in reports.values():
+        if report.death is not None:
+            raise report.death

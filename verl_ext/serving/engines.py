@@ -1,0 +1,55 @@
+"""What a trainer asks of the rollout servers of its run, beside verl's agent loops; `token_serving` answers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+
+from verl_ext.serving.requests import Continuations
+
+# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+RELIES_ON = {
+    "replica": "verl.workers.rollout.replica.RolloutReplica",
+}
+
+
+class ServingEngines:
+    """The rollout servers of a run; they must be awake.
+
+    Args:
+        replicas: verl's, from `llm_server_manager.get_replicas()`.
+    """
+
+    def __init__(self, replicas: Sequence[Any]) -> None:
+        self._servers = [replica.servers[0] for replica in replicas]
+
+    def generate(self, requests: Sequence[Continuations]) -> list[list[tuple[list[int], str | None]]]:
+        """Continuations at temperature 1 from the whole distribution, by request; all are under way at once."""
+        calls = []
+        for request in requests:
+            params: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_tokens": request.max_tokens}
+            if request.stop:
+                params["stop"] = list(request.stop)
+            server = self._servers[request.place % len(self._servers)]
+            calls.append(server.generate_many.remote(list(request.prompt_ids), request.num, params))
+        return ray.get(calls)
+
+    def prompt_log_probs(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Log-prob of every token of each text but its first."""
+        return ray.get(
+            [
+                self._servers[place % len(self._servers)].prompt_log_probs.remote(list(text))
+                for place, text in enumerate(texts)
+            ]
+        )
+
+    def next_token_log_probs(
+        self, states: Sequence[Sequence[int]], tokens: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        """Log-probs of each state's tokens; state i is asked of the server of `place` i."""
+        return ray.get(
+            [
+                self._servers[place % len(self._servers)].next_token_log_probs.remote(list(state), list(candidates))
+                for place, (state, candidates) in enumerate(zip(states, tokens, strict=True))
+            ]
+        )

@@ -1,0 +1,1 @@
+"""verl's trainer, made of parts (`parts.py`). May import `core`, `run`, `cluster`, `serving` and `cpu`."""

@@ -1,0 +1,100 @@
+"""Whole checkpoints or none: verl's own files, the data plane, and the state of the control plane."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+from omegaconf import DictConfig, open_dict
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
+from verl.trainer.ppo.v1 import PPOTrainer
+
+from verl_ext.cluster.worker_death import find_death
+from verl_ext.core.errors import CheckpointError
+from verl_ext.run.checkpoints import RETENTION_KEYS, CheckpointFolder, num_to_keep
+from verl_ext.serving import data_plane
+
+STATE_FILE = "signal.json"
+QUEUE_FOLDER = "transfer_queue"
+
+
+def save(trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], None]) -> None:
+    """Write all of it under a temporary name; then one rename and verl's tracker.
+
+    Args:
+        trainer: Whose step this is the checkpoint of.
+        state: Of the control plane.
+        save_verls: verl's own `_save_checkpoint`.
+
+    Raises:
+        CheckpointError: it could not be written; the one before is untouched.
+    """
+    settings = trainer.config.trainer
+    checkpoints = CheckpointFolder(Path(settings.default_local_dir))
+    checkpoints.clear_unfinished()
+    folder = checkpoints.saving / f"global_step_{trainer.global_steps}"
+    callback, text = trainer.checkpoint_callback, json.dumps(state)
+    try:
+        folder.mkdir(parents=True)
+        data_plane.save(folder / QUEUE_FOLDER)
+        (folder / STATE_FILE).write_text(text, encoding="utf-8")
+        # verl's retention knows folders by the name that they were written under, and removes the weights only.
+        own = {"default_local_dir": str(checkpoints.saving)} | dict.fromkeys(RETENTION_KEYS)
+        trainer.checkpoint_callback = CheckpointCallback()
+        with _changed(settings, own):
+            save_verls()
+        published = checkpoints.publish(trainer.global_steps, num_to_keep(settings))
+    # torch reports a full disk as a RuntimeError, and Ray whatever happens in a worker as an error of its own.
+    except (OSError, RuntimeError, ray.exceptions.RayTaskError) as error:
+        if find_death(error) is not None:  # no fault of the disk: the runner names the worker
+            raise
+        raise checkpoints.explain_failed_save(trainer.global_steps, error) from error
+    finally:
+        trainer.checkpoint_callback = callback
+    callback.on_save(trainer=trainer, global_step=trainer.global_steps, checkpoint_dir=str(published), async_save=False)
+
+
+def load(trainer: PPOTrainer) -> dict[str, Any] | None:
+    """Restore the data plane of the checkpoint that verl has just loaded.
+
+    Returns:
+        The state of the control plane; None if the run begins anew or the checkpoint has none.
+
+    Raises:
+        CheckpointError: an older version of this plugin wrote it.
+    """
+    if trainer.global_steps == 0 and trainer.config.trainer.resume_mode == "disable":
+        return None
+    folder = _resumed_folder(trainer)
+    if folder is None or not (folder / STATE_FILE).exists():
+        return None
+    if (folder / QUEUE_FOLDER).exists():
+        data_plane.load(folder / QUEUE_FOLDER)
+    state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+    if "parts" not in state:
+        raise CheckpointError(
+            f"expected the state of the trainer's parts in {folder / STATE_FILE}, got {', '.join(sorted(state))}: an "
+            "older version of this plugin wrote it. Resume with that version, or begin anew in another run_dir"
+        )
+    return state
+
+
+def _resumed_folder(trainer: PPOTrainer) -> Path | None:
+    settings = trainer.config.trainer
+    if settings.resume_mode == "resume_path":
+        return Path(settings.resume_from_path)
+    folder = Path(settings.default_local_dir) / f"global_step_{trainer.global_steps}"
+    return folder if folder.exists() else None
+
+
+@contextlib.contextmanager
+def _changed(config: DictConfig, values: dict[str, Any]) -> Iterator[None]:
+    before = {name: config.get(name) for name in values}
+    with open_dict(config):
+        config.update(values)
+        try:
+            yield
+        finally:
+            config.update(before)

@@ -1,0 +1,98 @@
+"""Parts that a configuration names: `selectors` and `observers`, and nodes with a `part`, which bring a selector."""
+
+import importlib
+from typing import Any
+
+from omegaconf import DictConfig
+
+from verl_ext.core.errors import ConfigError
+from verl_ext.trainer.parts import Observer, Part, Selector
+
+KINDS: dict[str, type[Any]] = {"selectors": Selector, "observers": Observer}
+
+
+def configured_selectors(config: DictConfig) -> list[type[Selector]]:
+    """Those of `selectors`, then those of nodes that are enabled: what these score is what the update would see.
+
+    Raises:
+        ConfigError: an entry names no selector.
+    """
+    nodes = [(f"{name}.part", node) for name, node in config.items() if isinstance(node, DictConfig) and "part" in node]
+    enabled = [_part(setting, node.part, Selector) for setting, node in nodes if node.get("enable")]
+    return [*_listed(config, "selectors"), *enabled]
+
+
+def configured_observers(config: DictConfig) -> list[type[Observer]]:
+    """Those of `observers`.
+
+    Raises:
+        ConfigError: an entry names no observer.
+    """
+    return _listed(config, "observers")
+
+
+def check_named_parts(config: DictConfig) -> None:
+    """Import what `selectors` and `observers` name: better before Ray starts than after.
+
+    Raises:
+        ConfigError: an entry names no such class.
+    """
+    for setting in KINDS:
+        _listed(config, setting)
+
+
+def by_name(parts: list[Part]) -> dict[str, Part]:
+    """Parts by the dotted paths of their classes, under which checkpoints keep their state.
+
+    Raises:
+        ConfigError: one joins twice.
+    """
+    named: dict[str, Part] = {}
+    for part in parts:
+        name = f"{type(part).__module__}.{type(part).__qualname__}"
+        if name in named:
+            raise ConfigError(f"{name} joins this trainer already: take it out of selectors and observers")
+        named[name] = part
+    return named
+
+
+def worker_class(parts: list[Part]) -> type | None:
+    """The actor's worker that the parts ask for; None for verl's own.
+
+    Raises:
+        ConfigError: two parts ask for different ones.
+    """
+    wanted = {type(part).__name__: part.worker_class for part in parts if part.worker_class is not None}
+    if len(set(wanted.values())) > 1:
+        classes = ", ".join(f"{name} ({worker.__name__})" for name, worker in wanted.items())
+        raise ConfigError(f"Each of these needs an actor of its own, and there is one: {classes}. Leave one out.")
+    return next(iter(wanted.values()), None)
+
+
+def _listed(config: DictConfig, setting: str) -> list[Any]:
+    paths = config.get(setting) or []
+    if isinstance(paths, str):
+        raise ConfigError(f"{setting} must be a list of classes, got {paths!r}: write {setting}=[{paths}]")
+    repeated = sorted({path for path in paths if list(paths).count(path) > 1})
+    if repeated:
+        raise ConfigError(f"{setting} names {', '.join(repeated)} more than once: leave one of each")
+    return [_part(setting, path, KINDS[setting]) for path in paths]
+
+
+def _part(setting: str, path: str, kind: type[Any]) -> Any:
+    expected = f"a {kind.__name__} (verl_ext/trainer/parts.py), written as package.module.Class"
+    module, _, name = str(path).rpartition(".")
+    if not module:
+        raise ConfigError(f"{setting}: expected {expected}, got {path!r}")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise ConfigError(
+            f"{setting}: expected {expected}, got {path!r}, which cannot be imported: {error}. Python must find it in "
+            "every process of the run: install the package, or put its folder into PYTHONPATH"
+        ) from None
+    except AttributeError:
+        raise ConfigError(f"{setting}: expected {expected}, got {path!r}, but {module} has no {name}") from None
+    if not (isinstance(found, type) and kind in found.__mro__):
+        raise ConfigError(f"{setting}: expected {expected}, got {path!r}, which does not extend {kind.__name__}")
+    return found

@@ -1,0 +1,302 @@
+"""verl's synchronous trainer, made of parts: a collector, selectors and observers (see `parts.py`).
+
+verl's own step runs as it is. What it calls are the seams: the collector stands behind `replay_buffer.sample`, the
+engine guard follows `_compute_old_log_prob`, the selectors are within `_update_actor`, the observers after the step.
+"""
+
+import contextlib
+import copy
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+from omegaconf import DictConfig, open_dict
+from tensordict import TensorDict
+from verl.trainer.ppo.utils import Role
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.debug import marked_timer
+
+from verl_ext.cluster import nodes as cluster
+from verl_ext.cluster.nodes import NodeWatchdog
+from verl_ext.run.metrics_stream import MetricsStream
+from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.run_totals import RunTotals
+from verl_ext.run.trainer_metrics import validation_accuracy
+from verl_ext.serving import data_plane
+from verl_ext.serving.data_plane import KVBatchMeta
+from verl_ext.serving.engine_guard import check_engine
+from verl_ext.serving.watchdog import EngineWatchdog
+from verl_ext.trainer import checkpointing, loading
+from verl_ext.trainer.parts import Collector, Observer, Part, Selector
+from verl_ext.trainer.verl_collector import CollectedBuffer, VerlCollector
+
+# Timer of a collector's waiting, until the step's end gives it its name.
+_WAITING = "waiting_for_rollouts"
+
+
+class SignalTrainer(PPOTrainerSync):
+    """`PPOTrainerSync` made of parts, with a metrics stream in the run folder, an engine guard and a watchdog.
+
+    Args:
+        config: verl's configuration with `run_dir`, `engine_guard` and `watchdog`.
+
+    Attributes:
+        collector: Which rollouts are trained on.
+        selectors: Which of them the update sees, in the order in which they choose.
+        observers: What is to be seen of the new weights.
+    """
+
+    collector: Collector
+    selectors: list[Selector]
+    observers: list[Observer]
+
+    def __init__(self, config: DictConfig) -> None:
+        with open_dict(config):
+            # verl tells synchronous trainers by this name: with any other it takes the asynchronous replay buffer and
+            # checkpoint paths.
+            config.trainer.v1.trainer_mode = "sync"
+        super().__init__(config)
+        self.run_folder = RunFolder(Path(config.run_dir))
+        self.metrics_stream = MetricsStream(self.run_folder.metrics)
+        self.watchdog: EngineWatchdog | None = None
+        self.val_accuracy_before: float | None = None
+        self.val_accuracy: float | None = None
+        self.totals = RunTotals()
+        self.build_parts()
+
+    # ------------------------------ parts ------------------------------
+
+    def build_parts(self) -> None:
+        """Make the parts anew, with nothing in them: the recipe's own, then those that the configuration names."""
+        self.collector = self.new_collector()
+        self.selectors = [*self.new_selectors(), *(c(self) for c in loading.configured_selectors(self.config))]
+        self.observers = [*self.new_observers(), *(c(self) for c in loading.configured_observers(self.config))]
+        self.parts: dict[str, Part] = loading.by_name([self.collector, *self.selectors, *self.observers])
+
+    def new_collector(self) -> Collector:
+        """Override for a collector of the recipe's own."""
+        return VerlCollector(self)
+
+    def new_selectors(self) -> list[Selector]:
+        """Override for selectors of the recipe's own; `self.collector` is there."""
+        return []
+
+    def new_observers(self) -> list[Observer]:
+        """Override for observers of the recipe's own."""
+        return []
+
+    # ------------------------------ what parts ask for ------------------------------
+
+    @property
+    def weight_version(self) -> int:
+        """The step that made the weights which the engines serve now."""
+        return self.global_steps - 1  # verl counts the step under way
+
+    def timed(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Add the seconds within to `timing_s/{name}`."""
+        return marked_timer(name, self.timing_raw)
+
+    def waiting_for_rollouts(self) -> contextlib.AbstractContextManager[None]:
+        """Add the seconds within to `timing_s/gen`."""
+        return self.timed(_WAITING)
+
+    def fetch_prompts(self) -> TensorDict:
+        """The next `data.gen_batch_size` rows of verl's loader, each with a new `uid`."""
+        return self._fetch_one_gen_batch()
+
+    def save_unfinished_step(self) -> None:
+        """Checkpoint between two steps: the weights are those of the step before."""
+        self.global_steps -= 1
+        try:
+            self._save_checkpoint()
+        finally:
+            self.global_steps += 1
+
+    # ------------------------------ one step ------------------------------
+
+    def on_step_begin(self) -> None:
+        super().on_step_begin()
+        self._step_began = time.perf_counter()
+
+    def prepare_step(self) -> dict[str, Any]:
+        # verl submits one training batch of prompts here.
+        return {} if self.collector.submits_prompts else super().prepare_step()
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
+        batch = super().step(metrics, timing_raw)
+        # Counted here, not in `_compute_metrics`: the checkpoint of this step is written in between.
+        self.collector.count(batch, metrics, self.totals)
+        return batch
+
+    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], sample_batch_size: int) -> KVBatchMeta:
+        """verl's, then the observers; verl's timer `gen` is of all that goes on while the engines are awake."""
+        waited = timing_raw.pop("gen", 0.0)
+        batch = super()._step_once(metrics, timing_raw, sample_batch_size)
+        timing_raw["collect"] = timing_raw.get("collect", 0.0) + timing_raw["gen"]
+        timing_raw["gen"] = waited + timing_raw.pop(_WAITING, 0.0)
+        with self.timed("after_update"):
+            for observer in self.observers:
+                observer.observe(batch)
+        for part in self.parts.values():
+            metrics.update(part.metrics())
+        return batch
+
+    def _collect(self, num_prompts: int) -> KVBatchMeta:
+        """Behind `replay_buffer.sample`, between `on_sample_begin` and `on_sample_end`."""
+        batch = self.collector.collect(num_prompts)
+        for part in self.parts.values():
+            part.generate()
+        return batch
+
+    def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        batch = super()._compute_old_log_prob(batch, metrics=metrics)
+        max_probs_diff = self.config.engine_guard.max_probs_diff
+        if max_probs_diff is not None:
+            with self._timed_within("engine_guard", outer="old_log_prob"):
+                metrics.update(check_engine(batch, self.weight_version, max_probs_diff))
+        return batch
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        """verl's update on what the selectors leave; then their undoing, and the end of the rows that were left out."""
+        chosen, asked, updates = batch, list[Selector](), True
+        with self._timed_within("select", outer="update_actor"):
+            for selector in self.selectors:
+                selected = selector.select(chosen)
+                asked.append(selector)
+                if selected is None:
+                    updates = False
+                    break
+                chosen = selected
+        if updates:
+            chosen = super()._update_actor(chosen, metrics=metrics)
+        with self._timed_within("after_update", outer="update_actor"):
+            for selector in reversed(asked):
+                selector.after_update(chosen)
+            data_plane.clear(sorted(set(batch.keys) - set(chosen.keys)), batch.partition_id)
+        return chosen
+
+    @contextlib.contextmanager
+    def _timed_within(self, name: str, outer: str) -> Iterator[None]:
+        """A timer within one of verl's, whose seconds do not count for verl's."""
+        began = time.perf_counter()
+        with self.timed(name):
+            yield
+        self.timing_raw[outer] = self.timing_raw.get(outer, 0.0) - (time.perf_counter() - began)
+
+    # ------------------------------ set-up ------------------------------
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        if self.config.trainer.device == "cpu" and Role.Critic in self.role_worker_mapping:
+            from verl_ext.cpu.engine import CPUTrainingWorker
+
+            self.role_worker_mapping[Role.Critic] = ray.remote(CPUTrainingWorker)
+        worker = loading.worker_class(list(self.parts.values()))
+        for role in (Role.ActorRollout, Role.ActorRolloutRef):
+            if worker is not None and role in self.role_worker_mapping:
+                self.role_worker_mapping[role] = ray.remote(worker)
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        for part in self.parts.values():
+            part.set_up_data()
+
+    def _build_replay_buffer(self) -> CollectedBuffer:
+        buffer = super()._build_replay_buffer()
+        buffer.poll_interval = self.config.trainer.v1.sampler.get("poll_interval_s", buffer.poll_interval)
+        return CollectedBuffer(buffer, self._collect)
+
+    def on_init_end(self) -> None:
+        for part in self.parts.values():
+            part.set_up_workers()
+        # Before the first weight synchronisation: that is where a failing engine would hang the run.
+        servers = [server for replica in self.llm_server_manager.get_replicas() for server in replica.servers]
+        if servers and self.config.trainer.device == "cpu":
+            watchdog = EngineWatchdog(servers, self.actor_rollout_wg.workers, **self.config.watchdog)
+            watchdog.start()
+            self.watchdog = watchdog
+        self.node_watchdog = NodeWatchdog(
+            cluster.record_processes(self.run_folder.engine_ledger),
+            self.actor_rollout_wg.workers,
+            self.config.watchdog.interval_s,
+        )
+        self.node_watchdog.start()
+        super().on_init_end()
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        cluster.record_processes(self.run_folder.engine_ledger)  # again: the agent loop workers are new
+        self.metrics_stream.resume_after(self.global_steps)
+        super().fit(agent_loop_manager)
+        self.node_watchdog.stop()
+        if self.watchdog is not None:
+            self.watchdog.stop()
+        self.write_summary()
+
+    # ------------------------------ records ------------------------------
+
+    def _validate(self) -> dict[str, float]:
+        metrics = super()._validate()
+        self.val_accuracy = validation_accuracy(metrics)
+        if self.val_accuracy_before is None:
+            self.val_accuracy_before = self.val_accuracy
+        return metrics
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        self.totals.add_step(timing_raw)
+        metrics.update(self.totals.metrics())
+        self.metrics_stream.append(metrics)
+
+    def summary(self) -> dict[str, Any]:
+        """The run in a few numbers; recipes and parts add theirs."""
+        return {
+            "val_accuracy_before": self.val_accuracy_before,
+            "val_accuracy_after": self.val_accuracy,
+            "global_steps": min(self.global_steps, self.total_training_steps),
+            "total_training_steps": self.total_training_steps,
+            "seconds": self.totals.seconds,
+            "rollouts_generated": self.totals.rollouts_generated,
+            "rollouts_trained": self.totals.rollouts_trained,
+            "tokens_generated": self.totals.tokens_generated,
+            "tokens_trained": self.totals.tokens_trained,
+            "seconds_by_phase": self.totals.seconds_by_phase,
+        } | {name: value for part in self.parts.values() for name, value in part.summary().items()}
+
+    def write_summary(self) -> None:
+        """Write `summary.json`."""
+        self.run_folder.write_summary(self.summary())
+
+    # ------------------------------ checkpoints ------------------------------
+
+    def signal_state(self) -> dict[str, Any]:
+        """State that travels with a checkpoint; must be JSON-able. Extend, do not replace."""
+        totals = copy.deepcopy(self.totals)
+        # A checkpoint is written in the middle of its step: count what of the step is over.
+        seconds = {("gen" if name == _WAITING else name): value for name, value in self.timing_raw.items()}
+        totals.add_step(seconds | {"step": time.perf_counter() - self._step_began})
+        parts = {name: part.state_dict() for name, part in self.parts.items()}
+        return {"totals": totals.state_dict(), "val_accuracy_before": self.val_accuracy_before, "parts": parts}
+
+    def load_signal_state(self, state: dict[str, Any]) -> None:
+        """Restore what `signal_state` gave; the data plane is restored already. A part that is new begins anew."""
+        self.totals = RunTotals.from_state(state["totals"])
+        self.val_accuracy_before = state["val_accuracy_before"]
+        for name, part in self.parts.items():
+            if name in state["parts"]:
+                part.load_state_dict(state["parts"][name])
+
+    def _save_checkpoint(self) -> None:
+        for part in self.parts.values():
+            part.before_checkpoint()
+        checkpointing.save(self, self.signal_state(), super()._save_checkpoint)
+
+    def _load_checkpoint(self) -> None:
+        # Damaged ones are out of the way: `prepare_resume` looked before Ray was started.
+        super()._load_checkpoint()
+        state = checkpointing.load(self)
+        if state is not None:
+            self.load_signal_state(state)

@@ -1,0 +1,71 @@
+"""verl's own way to collect a batch, as a part; and the seam behind which every collector stands."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from verl_ext.run.run_totals import RunTotals
+from verl_ext.serving import data_plane
+from verl_ext.serving.data_plane import KVBatchMeta
+from verl_ext.trainer.parts import Collector, Trainer
+
+# verl's counters of groups that its own dynamic sampling generated and threw away.
+FILTERED_GROUPS = ("evicted_samples", "discarded_surplus_samples")
+
+
+class CollectedBuffer:
+    """In the place of verl's replay buffer: samples for training come from a collector, all else from verl's.
+
+    Args:
+        verl: verl's buffer, or the one that `trainer.v1.sampler.custom_sampler` names.
+        collect: Gives the rollouts of so many prompts.
+    """
+
+    def __init__(self, verl: ReplayBuffer, collect: Callable[[int], KVBatchMeta]) -> None:
+        self.verl = verl
+        self._collect = collect
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
+        """verl's signature; the collector's metrics come with those of the other parts."""
+        if partition_id != data_plane.TRAIN:
+            return self.verl.sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
+        return self._collect(batch_size), {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.verl, name)
+
+
+class VerlCollector(Collector):
+    """The next prompts of the loader with all their rollouts, or what verl's dynamic sampling lets through."""
+
+    submits_prompts: ClassVar[bool] = False
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer: Any = trainer
+        self._metrics: dict[str, Any] = {}
+
+    def collect(self, num_prompts: int) -> KVBatchMeta:
+        with self._trainer.waiting_for_rollouts():
+            batch, self._metrics = self._trainer.replay_buffer.verl.sample(
+                global_steps=self._trainer.global_steps, partition_id=data_plane.TRAIN, batch_size=num_prompts
+            )
+        return batch
+
+    def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
+        """Every rollout that was generated is trained on, but for verl's filtered groups."""
+        config = self._trainer.config
+        lengths = [tag["response_len"] for tag in batch.tags if not tag.get("is_padding", False)]
+        filtered = sum(int(metrics.get(f"training/filter_groups/{name}", 0)) for name in FILTERED_GROUPS)
+        totals.rollouts_trained += len(lengths)
+        totals.tokens_trained += sum(lengths)
+        totals.rollouts_generated += len(lengths) + filtered * config.actor_rollout_ref.rollout.n
+        # verl keeps no lengths of the groups that it filters out: they count as average ones.
+        totals.tokens_generated += round(sum(lengths) * (1 + filtered / config.data.train_batch_size))
+
+    def metrics(self) -> dict[str, Any]:
+        return self._metrics
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        # The checkpoint was written while the step's own batch was still there: it has been trained on.
+        data_plane.clear(list(data_plane.tags(data_plane.TRAIN)), data_plane.TRAIN)
