@@ -130,4 +130,4 @@ def test_a_weight_update_that_raised_in_the_worker_is_remembered(monkeypatch: py
     assert _failure(server) is None
     with pytest.raises(ValueError, match="size mismatch"):
         asyncio.run(server.collective_rpc("update_weights_from_ipc"))
-    assert "loading new weights failed in the vLLM worker: size mismatch for lm_head" in _failure(server)
+    assert "loading new weights failed in the vLLM engine: size mismatch for lm_head" in _failure(server)

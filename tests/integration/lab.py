@@ -146,16 +146,11 @@ def _lab_actor_class() -> Any:
         """verl's task runner that stops before `fit` and takes functions to run on its trainer."""
 
         def start(self, config: DictConfig) -> None:
-            import importlib
-
             from verl.trainer.ppo.v1 import get_trainer_cls
 
-            from verl_ext.serving import data_plane
-
-            importlib.import_module(config.trainer_module)
             config.transfer_queue.enable = True
             self.config = config
-            data_plane.start(config.transfer_queue)
+            self.prepare(config)
             self.trainer = get_trainer_cls(config.trainer.v1.trainer_mode)(config=config)
             self.trainer.init()
             self.init_agent_loop_manager()

@@ -328,7 +328,7 @@ def test_the_guard_fires_when_the_weights_do_not_reach_the_engine(lab: Lab):
     assert lab.step()["engine_guard/probs_diff_max"] < 1e-4
 
 
-def test_a_killed_vllm_worker_ends_the_run_with_its_name(lab: Lab):
+def test_a_killed_vllm_engine_ends_the_run_with_its_name(lab: Lab):
     """Last: the engine does not come back."""
     import time
 
@@ -348,8 +348,8 @@ def test_a_killed_vllm_worker_ends_the_run_with_its_name(lab: Lab):
         return "the run went on without an engine"
 
     (ledger,) = json.loads((lab.run_dir / "engine_resources.json").read_text())
-    worker_pid = next(process["pid"] for process in ledger["processes"] if "VLLM::Worker" in process["name"])
-    psutil.Process(worker_pid).kill()
+    (engine,) = (process for process in ledger["processes"] if "VLLM::" in process["name"])
+    psutil.Process(engine["pid"]).kill()
     began = time.monotonic()
     with pytest.raises(RolloutEngineError, match=r"pid \d+|dead"):
         lab.call(step_until_failure)

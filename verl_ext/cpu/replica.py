@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import ray.cloudpickle
+from verl.workers.rollout import router
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 
@@ -13,4 +15,6 @@ def _load() -> Any:
 
 def register() -> None:
     """Serve `rollout.name=vllm` with the CPU replica."""
+    # The load balancer's process needs nothing but its class: by name it would import all of verl.
+    ray.cloudpickle.register_pickle_by_value(router)
     RolloutReplicaRegistry.register("vllm", _load)

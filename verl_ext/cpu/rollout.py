@@ -1,6 +1,7 @@
 """The vLLM server and replica on the CPU: verl's own, plus weight reload and a health report."""
 
 import asyncio
+import math
 from typing import Any
 
 import psutil
@@ -10,6 +11,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 
 from verl_ext.cluster.engine_resources import EngineResources
 from verl_ext.core.errors import RolloutEngineError
+from verl_ext.cpu.light_actor import light_actor
 from verl_ext.serving.engine_log import explain, own_logs
 from verl_ext.serving.token_serving import TokenServing
 from verl_ext.serving.watchdog import EngineHealth, describe_hang
@@ -18,6 +20,11 @@ from verl_ext.serving.watchdog import EngineHealth, describe_hang
 RELIES_ON = {
     "self.engine": "vllm.v1.engine.async_llm.AsyncLLM",
 }
+
+# The model runs in the process of the engine core: one process less that imports everything, and no message to it per
+# token. By its path, since vLLM takes "uni" for "mp": workers of their own, each with an OpenMP setting of its own,
+# which all processes of a run have from configs/cpu/ray.yaml.
+_IN_THE_ENGINES_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
 
 class CPUvLLMHttpServer(TokenServing, vLLMHttpServer):
@@ -29,6 +36,12 @@ class CPUvLLMHttpServer(TokenServing, vLLMHttpServer):
 
     def _get_worker_extension_cls(self) -> str:
         return "verl_ext.cpu.worker_extension.CPUWorkerExtension"
+
+    def _preprocess_engine_kwargs(self, engine_kwargs: dict[str, Any]) -> None:
+        super()._preprocess_engine_kwargs(engine_kwargs)
+        sizes = (engine_kwargs.get(name) or 1 for name in ("pipeline_parallel_size", "decode_context_parallel_size"))
+        if self.config.tensor_model_parallel_size * math.prod(sizes) == 1:
+            engine_kwargs.setdefault("distributed_executor_backend", _IN_THE_ENGINES_PROCESS)
 
     async def run_server(self, args: Any) -> None:
         try:
@@ -43,7 +56,7 @@ class CPUvLLMHttpServer(TokenServing, vLLMHttpServer):
         except Exception as error:
             # The sender of weights waits on its socket for ever when the receiver fails: `health` tells.
             if method == "update_weights_from_ipc":
-                self._weight_update_error = f"loading new weights failed in the vLLM worker: {error}"
+                self._weight_update_error = f"loading new weights failed in the vLLM engine: {error}"
             raise
 
     async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
@@ -84,4 +97,4 @@ class CPUvLLMReplica(vLLMReplica):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(CPUvLLMHttpServer)
+        self.server_class = ray.remote(light_actor(CPUvLLMHttpServer))

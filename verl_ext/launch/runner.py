@@ -1,12 +1,14 @@
 """verl's task runner for a trainer that lives outside verl."""
 
 import importlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import ray
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
+from verl.utils.import_utils import load_class_from_fqn
 
 from verl_ext.cluster import nodes as cluster
 from verl_ext.cluster.worker_death import explain_death, find_death
@@ -18,8 +20,21 @@ from verl_ext.run.run_folder import RunFolder
 class SignalTaskRunner(undecorated(TaskRunnerV1)):
     """Imports `trainer_module`, which registers the trainer, in the process that looks it up; names engine failures."""
 
+    def prepare(self, config: DictConfig) -> None:
+        """Import the trainer, and start meanwhile what imports for many seconds in a process of its own."""
+        from verl_ext.serving import data_plane
+        from verl_ext.serving.agent_loop import SignalAgentLoopManager
+
+        with ThreadPoolExecutor(1) as thread:
+            store = thread.submit(data_plane.start, config.transfer_queue)
+            importlib.import_module(config.trainer_module)
+            store.result()
+        manager = config.actor_rollout_ref.rollout.agent.agent_loop_manager_class
+        if manager and issubclass(load_class_from_fqn(manager), SignalAgentLoopManager):
+            SignalAgentLoopManager.start_workers(config)
+
     def run(self, config: DictConfig) -> None:
-        importlib.import_module(config.trainer_module)
+        self.prepare(config)
         cluster.check_nodes(config.trainer.nnodes, config.trainer.n_gpus_per_node)
         for name in cluster.release_recorded(RunFolder(Path(config.run_dir)).engine_ledger):
             print(f"removed what a killed run left behind: {name}")

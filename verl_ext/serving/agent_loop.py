@@ -13,12 +13,14 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
+from omegaconf import DictConfig
 from tensordict import TensorDict
 from verl.experimental.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.workers.rollout.llm_server import LLMServerClient
 
 from verl_ext.cluster.worker_death import explain_death, find_death
 from verl_ext.core.compat import undecorated
@@ -58,10 +60,16 @@ class PromptReport:
 class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
     """verl's worker; see the module's docstring."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, config: DictConfig, llm_client: LLMServerClient | None, *args: Any) -> None:
+        if llm_client is not None:  # or else `connect` brings it
+            super().__init__(config, llm_client, *args)
         self._reports: dict[str, PromptReport] = defaultdict(PromptReport)
         self._finished: dict[str, asyncio.Queue[str]] = {}  # by uid: where to say that the prompt is done
+
+    async def connect(self, config: DictConfig, llm_client: LLMServerClient, *args: Any) -> None:
+        """Tell a worker that started before the engines whom to ask; the arguments are those of verl's worker."""
+        # Not in the event loop, where verl's constructor must not wait.
+        await asyncio.to_thread(super().__init__, config, llm_client, *args)
 
     async def generate_and_stream(self, batch: TensorDict) -> AsyncIterator[dict[str, PromptReport]]:
         """Generate all rollouts of a batch; yields the reports of its prompts, by uid, as they finish."""
@@ -141,11 +149,31 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
 class SignalAgentLoopManager(AgentLoopManagerTQ):
     """verl's manager over `SignalAgentLoopWorker`. Chosen by `rollout.agent.agent_loop_manager_class`."""
 
+    _early_workers: ClassVar[list[Any]] = []
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(SignalAgentLoopWorker)
         self._streams: list[ray.ObjectRefGenerator] = []
         self._num_dispatched = 0
+
+    @classmethod
+    def start_workers(cls, config: DictConfig) -> None:
+        """Start the workers' processes, which import for ten seconds and more, before there is an engine.
+
+        The manager that `create` makes later takes them over.
+        """
+        manager = cls(config, None)
+        asyncio.run(manager._init_agent_loop_workers())
+        SignalAgentLoopManager._early_workers = manager.agent_loop_workers
+
+    async def _init_agent_loop_workers(self) -> None:
+        if self.llm_client is None or not self._early_workers:
+            await super()._init_agent_loop_workers()
+            return
+        self.agent_loop_workers, SignalAgentLoopManager._early_workers = self._early_workers, []
+        whom = (self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles)
+        await asyncio.gather(*(worker.connect.remote(*whom) for worker in self.agent_loop_workers))
 
     def generate_and_report(self, prompts: TensorDict) -> dict[str, PromptReport]:
         """Dispatch a batch to the workers and wait until every rollout has ended.
