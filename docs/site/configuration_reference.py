@@ -22,6 +22,7 @@ FILES = {
     "signal/tracin.yaml": "TracIn: tracin.*, in any recipe",
     "tracin.yaml": "TracIn: the trainer",
     "signal/base.yaml": "Every recipe",
+    "signal/guards.yaml": "Every recipe: what watches the engines",
     "cpu/ray.yaml": "+backend=cpu: Ray and processes",
     "cpu/actor.yaml": "+backend=cpu: actor, critic and reference",
     "cpu/rollout.yaml": "+backend=cpu: vLLM",

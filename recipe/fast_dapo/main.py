@@ -8,15 +8,13 @@ import hydra
 from omegaconf import DictConfig
 
 from recipe.fast_dapo.recipe import RECIPE
-from verl_ext.launch import launch
-from verl_ext.launch.train import train
+from verl_ext.launch.train import start
 
 
 @hydra.main(config_path="../../configs", config_name="fast_dapo", version_base=None)
 def main(config: DictConfig) -> None:
     """Entry point of the command line."""
-    with launch.people_errors():
-        train(config, RECIPE)
+    start(config, RECIPE)
 
 
 if __name__ == "__main__":

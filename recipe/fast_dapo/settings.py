@@ -99,8 +99,8 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
     Raises:
         ConfigError: names every problem found, with what to change.
     """
-    node = read_node(config, "curriculum", CurriculumNode, f"configs/{FILE.path}")
     problems = _check_batch_arithmetic(config)
+    node = read_node(config, "curriculum", CurriculumNode, f"configs/{FILE.path}", also=problems)
     if node.enable:
         problems += _check_curriculum(config, node)
     data = config.data

@@ -1,6 +1,7 @@
 """What golden redaction asks of the rest of a configuration and of its data; checked before Ray starts."""
 
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -46,6 +47,10 @@ def data_files(config: DictConfig) -> list[str]:
 def _problems(config: DictConfig) -> list[str]:
     rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
     problems = []
+    selectors = ["selectors"] if config.get("selectors") else []
+    selectors += [f"{name}.enable" for name, node in config.items() if _brings_a_selector(node) and node.get("enable")]
+    if selectors:
+        problems.append(f"there are no rollouts for a selector to choose from: unset {' and '.join(selectors)}")
     if (rollout.temperature, rollout.top_p, rollout.top_k) != (1.0, 1.0, -1):
         problems.append(
             "states and rollouts are samples of the policy itself: set rollout.temperature=1.0, top_p=1.0, top_k=-1, "
@@ -70,6 +75,10 @@ def _problems(config: DictConfig) -> list[str]:
             f"set it to {str(config.golden.reference).lower()}, as golden.reference is"
         )
     return problems
+
+
+def _brings_a_selector(node: Any) -> bool:
+    return isinstance(node, DictConfig) and "part" in node
 
 
 def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:

@@ -5,9 +5,7 @@ A step visits `entries_per_update * sync_every` states under one weight version,
 trainer and in the serving engine. All decisions are in the pure modules beside this one.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from omegaconf import DictConfig
 from transformers import GenerationConfig
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import register_trainer
-from verl.utils.debug import marked_timer
 from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
@@ -26,12 +23,12 @@ from recipe.golden_redaction.checks import data_files
 from recipe.golden_redaction.loss.tensor_statistics import statistics_metrics
 from recipe.golden_redaction.method.findings import run_findings
 from recipe.golden_redaction.method.labelled_states import LabelledState, ReferenceLogProbs, StateTokens, mini_batches
-from recipe.golden_redaction.method.movement import movement_metrics
 from recipe.golden_redaction.method.probes import probe_metrics, probe_rows, probe_states
 from recipe.golden_redaction.method.problems import read_problems
 from recipe.golden_redaction.method.redaction import RedactionController
 from recipe.golden_redaction.method.rollouts import StateVisitor
 from recipe.golden_redaction.method.visits import Moment, StateVisit, probability_gaps, visit_metrics
+from recipe.golden_redaction.movement_probe import MovementProbe
 from recipe.golden_redaction.records.records import TrainingRecords, make_entry, warm_start
 from recipe.golden_redaction.run_files import ENTRIES, PROBES, REFERENCE, TENSORS
 from recipe.golden_redaction.sandbox import make_executor
@@ -44,7 +41,15 @@ from verl_ext.run.metrics_stream import STEP
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
 from verl_ext.serving.engines import ServingEngines
+from verl_ext.serving.settings import read_guards
+from verl_ext.trainer.parts import Observer
 from verl_ext.trainer.trainer import SignalTrainer
+
+# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+RELIES_ON = {
+    "self.llm_server_manager": "verl.workers.rollout.llm_server.LLMServerManager",
+    "self.checkpoint_manager": "verl.checkpoint_engine.CheckpointEngineManager",
+}
 
 ATTENTION_DTYPES = {"bf16": torch.bfloat16}
 
@@ -71,7 +76,10 @@ class GoldenTrainer(SignalTrainer):
         self._warm: list[StateVisit] = []
         self._num_warm_used = 0
         self._num_updates = 0
-        self._moved: Counter[str] = Counter()  # labelled tokens of the run, by what became of them in the engine
+
+    def new_observers(self) -> list[Observer]:
+        self.movement = MovementProbe(self)
+        return [self.movement]
 
     # ------------------------------ set-up ------------------------------
 
@@ -132,45 +140,36 @@ class GoldenTrainer(SignalTrainer):
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         """Visit, label, update, measure, record. Nothing of it is in the data plane."""
-        visits = self._next_visits(metrics)
-        self._ask_engine(visits, "before")
+        self.visits = visits = self._next_visits(metrics)
+        self.ask_engine(visits, "before")
         self.checkpoint_manager.sleep_replicas()
 
-        with self._timed("old_log_prob"):
-            log_probs, _ = self._log_probs(visits)
+        with self.timed("old_log_prob"):
+            log_probs, _ = self.log_probs(visits)
         for visit, own in zip(visits, log_probs, strict=True):
             visit.assign_credit(own, self.golden.credit, self.golden.targets)
-        self._check_engine(visits, "before", metrics)
-        with self._timed("ref"):
+        metrics.update(self.check_engine(visits, "before"))
+        with self.timed("ref"):
             self._ask_reference(visits)
         metrics.update(visit_metrics(visits))
-        with self._timed("update_actor"):
+        with self.timed("update_actor"):
             batches = mini_batches(visits, self.golden.entries_per_update, self.golden.targets.reduction)
             self._update(batches, metrics)
-        with self._timed("log_prob_after"):
-            log_probs, hidden_norms = self._log_probs(visits, with_hidden_norms=True)
-        for visit, own in zip(visits, log_probs, strict=True):
-            visit.trainer["after"] = own
-        with self._timed("update_weights"):
+        nothing = self._nothing_in_the_queue()
+        for observer in self.observers:
+            observer.observe(nothing)
+            metrics.update(observer.metrics())
+        with self.timed("update_weights"):
             self.checkpoint_manager.update_weights(self.global_steps)
-        self._ask_engine(visits, "after")
-        self._check_engine(visits, "after", metrics)
-
-        tolerance = self.golden.movement_tolerance
-        metrics.update(movement_metrics([visit.movement("trainer", tolerance) for visit in visits], "trainer"))
-        served = [visit.movement("engine", tolerance) for visit in visits]
-        metrics.update(movement_metrics(served, "engine"))
-        self._moved.update(kind for state in served for kind in state.kinds if kind)
-        if hidden_norms:
-            metrics["golden/hidden_norm/first"], metrics["golden/hidden_norm/last"] = hidden_norms[0], hidden_norms[-1]
-            metrics["golden/hidden_norm/max"] = max(hidden_norms)
+        for observer in self.observers:
+            metrics.update(observer.observe_served(nothing))
         if self.golden.records.enable:
             self.records.append([make_entry(visit, self.global_steps) for visit in visits])
         for visit in visits:
             self.controller.observe(visit.problem, visit.k, visit.credit.state_reward)
         metrics.update(self.controller.metrics())
         self._count(visits)
-        return self._nothing_in_the_queue()
+        return nothing
 
     def _nothing_in_the_queue(self) -> KVBatchMeta:
         """A batch with one name and no data, as verl clears what a step returns, and cannot clear nothing."""
@@ -189,10 +188,10 @@ class GoldenTrainer(SignalTrainer):
             return visits
         states = self.controller.next_states(count)
         if self.golden.redaction.decided_above is not None or self.golden.records.prompt_log_probs:
-            with self._timed("settle"):
+            with self.timed("settle"):
                 self.texts.measure([state.problem for state in states])
                 states = [self.controller.settle(state, self.texts.of_golden(state.problem)) for state in states]
-        visits = self.visitor.visit(states, self.problems, self.global_steps - 1, self._timed)
+        visits = self.visitor.visit(states, self.problems, self.global_steps - 1, self.timed)
         if self.golden.records.prompt_log_probs:
             for visit in visits:
                 visit.own_log_probs = self.texts.of_state(visit)
@@ -217,7 +216,7 @@ class GoldenTrainer(SignalTrainer):
 
     # ------------------------------ log-probs ------------------------------
 
-    def _log_probs(
+    def log_probs(
         self, visits: Sequence[StateVisit], with_hidden_norms: bool = False
     ) -> tuple[list[list[float]], list[float]]:
         """Of each state's tokens under the actor's weights, and the hidden norms if they are asked for."""
@@ -226,8 +225,9 @@ class GoldenTrainer(SignalTrainer):
         found = {index: values for rank in ranks for index, values in rank.log_probs.items()}
         return [_at_most_zero(found[index]) for index in range(len(visits))], ranks[0].hidden_norms
 
-    def _ask_engine(self, visits: Sequence[StateVisit], moment: Moment) -> None:
-        with self._timed(f"engine_{moment}"):
+    def ask_engine(self, visits: Sequence[StateVisit], moment: Moment) -> None:
+        """Note each state's tokens' log-probs under the weights that are served."""
+        with self.timed(f"engine_{moment}"):
             found = self.engines.next_token_log_probs([v.ids for v in visits], [v.tokens for v in visits])
         for visit, values in zip(visits, found, strict=True):
             visit.engine[moment] = _at_most_zero(values)
@@ -243,16 +243,17 @@ class GoldenTrainer(SignalTrainer):
                     self._reference.add(visit, asked.tokens, _at_most_zero(values))
         self._reference.fill(visits)
 
-    def _check_engine(self, visits: Sequence[StateVisit], moment: Moment, metrics: dict[str, Any]) -> None:
+    def check_engine(self, visits: Sequence[StateVisit], moment: Moment) -> dict[str, float]:
         """Engine and trainer must give the same tokens the same probability.
+
+        Returns:
+            Metrics `engine_guard/*`.
 
         Raises:
             StaleEngineError: they differ by more than `engine_guard.max_probs_diff` on average.
         """
         differences = probability_gaps(visits, moment)
-        metrics[f"engine_guard/probs_diff_mean/{moment}"] = float(differences.mean())
-        metrics[f"engine_guard/probs_diff_max/{moment}"] = float(differences.max())
-        allowed = self.config.engine_guard.max_probs_diff
+        allowed = read_guards(self.config).engine_guard.max_probs_diff
         if allowed is not None and differences.mean() > allowed:
             raise StaleEngineError(
                 f"The rollout engine serves other weights than the actor trains: {moment} the update of step "
@@ -261,6 +262,10 @@ class GoldenTrainer(SignalTrainer):
                 "the engine, or both compute in different precision: raise engine_guard.max_probs_diff if the latter "
                 "is intended."
             )
+        return {
+            f"engine_guard/probs_diff_mean/{moment}": float(differences.mean()),
+            f"engine_guard/probs_diff_max/{moment}": float(differences.max()),
+        }
 
     # ------------------------------ probes ------------------------------
 
@@ -302,11 +307,10 @@ class GoldenTrainer(SignalTrainer):
     def summary(self) -> dict[str, Any]:
         """Beside the base's: what became of the labelled tokens, of k, and of the probes of each problem."""
         k_before = min(self.golden.redaction.initial_k, *(len(p.golden_ids) for p in self.problems.values()))
-        found = run_findings(self.probes.read(), self._moved, k_before, self.controller.metrics()["golden/k/mean"])
+        found = run_findings(
+            self.probes.read(), self.movement.moved, k_before, self.controller.metrics()["golden/k/mean"]
+        )
         return super().summary() | {"golden": asdict(found), "findings": found.lines()}
-
-    def _timed(self, name: str) -> AbstractContextManager[None]:
-        return marked_timer(name, self.timing_raw)
 
     def on_step_end(self) -> None:
         """The weights were sent within the step: its records need the engine's answer, and a checkpoint the records."""
@@ -319,7 +323,6 @@ class GoldenTrainer(SignalTrainer):
             "num_bytes": {name: lines.num_bytes for name, lines in self._files().items()},
             "num_warm_used": self._num_warm_used,
             "num_updates": self._num_updates,
-            "moved": dict(self._moved),
         }
 
     def load_signal_state(self, state: dict[str, Any]) -> None:
@@ -328,7 +331,6 @@ class GoldenTrainer(SignalTrainer):
         for name, lines in self._files().items():
             lines.cut_back_to(state["num_bytes"][name])
         self._num_warm_used, self._num_updates = state["num_warm_used"], state["num_updates"]
-        self._moved = Counter(state["moved"])
 
     def _files(self) -> dict[str, TrainingRecords | JsonLines]:
         return {"entries": self.records, "probes": self.probes, "tensors": self.tensors}

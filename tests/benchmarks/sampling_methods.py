@@ -5,6 +5,7 @@
 `DataController` with its schedules, predictor, screening and correction.
 """
 
+import abc
 import itertools
 import time
 import uuid
@@ -42,7 +43,7 @@ class Counts:
     informative: int = 0
 
 
-class Method:
+class Method(abc.ABC):
     """Base: epochs over the prompts in a random order, and counting."""
 
     def __init__(self, num_prompts: int, *, batch: int, group: int, seed: int) -> None:
@@ -76,8 +77,9 @@ class Method:
         """Predicted against observed pass rates, of a method that predicts."""
         return []
 
+    @abc.abstractmethod
     def _collect(self, policy: Policy) -> Batch:
-        raise NotImplementedError
+        """The rollouts of one update."""
 
 
 class Uniform(Method):

@@ -80,6 +80,8 @@ def test_every_step_is_in_the_stream_and_the_last_line_says_what_was_found(contr
         ("golden.max_new_tokens=100000", ["engine's context", "max_new_tokens"]),
         ("golden.records.warm_start=/nowhere.jsonl", ["golden.records.warm_start", "no such file"]),
         ("golden.limits.max_prompt_tokens=5", ["none of the", "golden.limits"]),
+        ("selectors=[my.Selector]", ["for a selector to choose from", "unset selectors"]),
+        ("+signal=tracin tracin.enable=true", ["for a selector to choose from", "unset tracin.enable"]),
     ],
 )
 def test_what_cannot_work_is_refused(golden_assets: GoldenAssets, override: str, words: list[str]):

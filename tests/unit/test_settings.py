@@ -12,6 +12,7 @@ from verl_ext.core.errors import ConfigError
 from verl_ext.core.settings import Settings, describe, read_node
 from verl_ext.core.settings_file import SettingsFile
 from verl_ext.launch.settings_files import ROOT, settings_files
+from verl_ext.serving.settings import read_guards
 
 
 class Inner(Settings):
@@ -115,3 +116,15 @@ def test_every_setting_has_a_description():
         return found
 
     assert [name for file in settings_files() for name in undescribed(file.kind)] == []
+
+
+def test_guards_name_what_is_wrong_with_them():
+    config = OmegaConf.create({"watchdog": {"hang_timeout": 9}, "engine_guard": {"max_probs_diff": None}})
+    with pytest.raises(
+        ConfigError, match=r"watchdog.hang_timeout does not exist; did you mean watchdog.hang_timeout_s"
+    ):
+        read_guards(config)
+    del config.watchdog
+    guards = read_guards(config)
+    assert guards.engine_guard.max_probs_diff is None
+    assert guards.watchdog.interval_s == 5

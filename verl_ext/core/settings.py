@@ -9,7 +9,7 @@ the YAML file of a node, whose comments are the descriptions. Pure: needs no ver
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -46,7 +46,7 @@ class Settings(BaseModel):
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def read_node(config: DictConfig, name: str, kind: type[Kind], config_file: str) -> Kind:
+def read_node(config: DictConfig, name: str, kind: type[Kind], config_file: str, also: Sequence[str] = ()) -> Kind:
     """Read and check `config.<name>`; without that node, the defaults. Lists become tuples.
 
     Args:
@@ -54,6 +54,7 @@ def read_node(config: DictConfig, name: str, kind: type[Kind], config_file: str)
         name: Of the node.
         kind: Model of the node.
         config_file: Where the node is documented, for messages.
+        also: Problems of the rest of the configuration, to be named with the node's own.
 
     Raises:
         ConfigError: names every problem found, with what to change.
@@ -65,15 +66,15 @@ def read_node(config: DictConfig, name: str, kind: type[Kind], config_file: str)
         values = OmegaConf.to_container(node, resolve=True, throw_on_missing=True) if _is_node(node) else node
     except OmegaConfBaseException as error:
         raise ConfigError(f"{name} cannot be read: {error}") from None
-    return build(kind, values, name, config_file)
+    return build(kind, values, name, config_file, also)
 
 
-def build(kind: type[Kind], values: Any, name: str, config_file: str) -> Kind:
+def build(kind: type[Kind], values: Any, name: str, config_file: str, also: Sequence[str] = ()) -> Kind:
     """Settings from what a user gave; arguments and errors as of `read_node`."""
     try:
         return kind.model_validate(_with_tuples(values))
     except ValidationError as error:
-        problems = explain(error, kind, name, config_file)
+        problems = [*explain(error, kind, name, config_file), *also]
     raise refusal(problems)
 
 

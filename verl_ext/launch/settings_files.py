@@ -10,14 +10,16 @@ import importlib
 from pathlib import Path
 
 from verl_ext.core.settings_file import SettingsFile
+from verl_ext.serving.settings import FILE
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def settings_files() -> list[SettingsFile]:
-    """What each recipe's `settings.py` names `FILE`, in the order of the recipes' names."""
+    """The one of all recipes, and what a recipe's `settings.py` names `FILE`, if it does."""
     names = sorted(path.parent.name for path in ROOT.glob("recipe/*/settings.py"))
-    return [importlib.import_module(f"recipe.{name}.settings").FILE for name in names]
+    modules = [importlib.import_module(f"recipe.{name}.settings") for name in names]
+    return [FILE, *(module.FILE for module in modules if hasattr(module, "FILE"))]
 
 
 def main() -> None:

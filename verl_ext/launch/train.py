@@ -13,6 +13,13 @@ from verl_ext.launch.recipe import Recipe, all_paths, all_phases, check_settings
 from verl_ext.run.checkpoints import prepare_resume
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.summary import print_summary
+from verl_ext.serving.settings import read_guards
+
+
+def start(config: DictConfig, recipe: Recipe) -> None:
+    """What a recipe's `main` does: `train`, whose errors for people end the program with their message alone."""
+    with launch.people_errors():
+        train(config, recipe)
 
 
 def train(config: DictConfig, recipe: Recipe) -> None:
@@ -29,6 +36,7 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     versions = check_versions()
     launch.resolve_paths(config, *all_paths())
     check_settings(config, recipe)
+    read_guards(config)
     if config.get("selectors") or config.get("observers"):
         from verl_ext.trainer.loading import check_named_parts
 

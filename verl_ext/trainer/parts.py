@@ -10,6 +10,8 @@ A step of `SignalTrainer`, and where the parts have their say:
     selector.after_update  undo what the update alone was to see, the last selector first
     observer.observe       what is to be seen of the new weights
     metrics                (all parts)
+    [checkpoint, then the engines get the weights: verl's]
+    observer.observe_served  what is to be seen of the new weights in the engines
 
 A part extends one of the three protocols and is built with its trainer alone, before any process of the run exists.
 What it leaves out does nothing.
@@ -168,3 +170,11 @@ class Observer(Part, Protocol):
             batch: The rows of the step.
         """
         ...
+
+    def observe_served(self, batch: KVBatchMeta) -> dict[str, Any]:
+        """Runs once the engines serve the new weights, after the step's checkpoint.
+
+        Returns:
+            Metrics of the step.
+        """
+        return {}

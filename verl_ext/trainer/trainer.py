@@ -27,10 +27,17 @@ from verl_ext.run.trainer_metrics import validation_accuracy
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
 from verl_ext.serving.engine_guard import check_engine
+from verl_ext.serving.settings import read_guards
 from verl_ext.serving.watchdog import EngineWatchdog
 from verl_ext.trainer import checkpointing, loading
 from verl_ext.trainer.parts import Collector, Observer, Part, Selector
 from verl_ext.trainer.verl_collector import CollectedBuffer, VerlCollector
+
+# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+RELIES_ON = {
+    "self.llm_server_manager": "verl.workers.rollout.llm_server.LLMServerManager",
+    "self.actor_rollout_wg": "verl.single_controller.ray.base.RayWorkerGroup",
+}
 
 # Timer of a collector's waiting, until the step's end gives it its name.
 _WAITING = "waiting_for_rollouts"
@@ -64,6 +71,7 @@ class SignalTrainer(PPOTrainerSync):
         self.val_accuracy_before: float | None = None
         self.val_accuracy: float | None = None
         self.totals = RunTotals()
+        self._served_metrics: dict[str, Any] = {}
         self.build_parts()
 
     # ------------------------------ parts ------------------------------
@@ -141,7 +149,17 @@ class SignalTrainer(PPOTrainerSync):
                 observer.observe(batch)
         for part in self.parts.values():
             metrics.update(part.metrics())
+        self._step_batch = batch
         return batch
+
+    def on_step_end(self) -> None:
+        super().on_step_end()  # sends the weights
+        for observer in self.observers:
+            self._served_metrics |= observer.observe_served(self._step_batch)
+
+    def _consume_sync_metrics(self) -> dict[str, Any]:
+        metrics, self._served_metrics = super()._consume_sync_metrics() | self._served_metrics, {}
+        return metrics
 
     def _collect(self, num_prompts: int) -> KVBatchMeta:
         """Behind `replay_buffer.sample`, between `on_sample_begin` and `on_sample_end`."""
@@ -152,7 +170,7 @@ class SignalTrainer(PPOTrainerSync):
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch = super()._compute_old_log_prob(batch, metrics=metrics)
-        max_probs_diff = self.config.engine_guard.max_probs_diff
+        max_probs_diff = read_guards(self.config).engine_guard.max_probs_diff
         if max_probs_diff is not None:
             with self._timed_within("engine_guard", outer="old_log_prob"):
                 metrics.update(check_engine(batch, self.weight_version, max_probs_diff))
@@ -211,16 +229,19 @@ class SignalTrainer(PPOTrainerSync):
     def on_init_end(self) -> None:
         for part in self.parts.values():
             part.set_up_workers()
+        settings = read_guards(self.config).watchdog
         # Before the first weight synchronisation: that is where a failing engine would hang the run.
         servers = [server for replica in self.llm_server_manager.get_replicas() for server in replica.servers]
         if servers and self.config.trainer.device == "cpu":
-            watchdog = EngineWatchdog(servers, self.actor_rollout_wg.workers, **self.config.watchdog)
+            watchdog = EngineWatchdog(
+                servers, self.actor_rollout_wg.workers, settings.interval_s, settings.hang_timeout_s
+            )
             watchdog.start()
             self.watchdog = watchdog
         self.node_watchdog = NodeWatchdog(
             cluster.record_processes(self.run_folder.engine_ledger),
             self.actor_rollout_wg.workers,
-            self.config.watchdog.interval_s,
+            settings.interval_s,
         )
         self.node_watchdog.start()
         super().on_init_end()

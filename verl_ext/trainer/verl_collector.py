@@ -13,6 +13,11 @@ from verl_ext.trainer.parts import Collector, Trainer
 # verl's counters of groups that its own dynamic sampling generated and threw away.
 FILTERED_GROUPS = ("evicted_samples", "discarded_surplus_samples")
 
+# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+RELIES_ON = {
+    "self._trainer.replay_buffer.verl": "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer",
+}
+
 
 class CollectedBuffer:
     """In the place of verl's replay buffer: samples for training come from a collector, all else from verl's.

@@ -64,6 +64,13 @@ def test_all_problems_are_reported_at_once():
     assert "dataloader_num_workers" in str(caught.value)
 
 
+def test_a_wrong_setting_of_the_node_does_not_hide_the_others():
+    with pytest.raises(ConfigError) as caught:
+        read_settings(_config("curriculum.screening_chunk=0", "trainer.n_gpus_per_node=7"))
+    assert "screening_chunk must be" in str(caught.value)
+    assert "7 ranks" in str(caught.value)
+
+
 def test_without_the_curriculum_verls_dynamic_sampling_is_allowed():
     settings = read_settings(_config("curriculum.enable=false", "algorithm.filter_groups.enable=true"))
     assert not settings.enable

@@ -86,6 +86,10 @@ class Look(Recorder, Observer):
     def observe(self, batch: KVBatchMeta) -> None:
         self.say(f"observe {' '.join(batch.keys)}")
 
+    def observe_served(self, batch: KVBatchMeta) -> dict[str, Any]:
+        self.say(f"observe_served {' '.join(batch.keys)}")
+        return {"look/served": 1.0}
+
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -100,7 +104,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Any:
             "data": {"train_batch_size": 2},
         }
     )
-    host.global_steps, host.timing_raw, host.totals = 1, {}, RunTotals()
+    host.global_steps, host.timing_raw, host.totals, host._served_metrics = 1, {}, RunTotals(), {}
     host.use_reference_policy = host.use_critic = True
     host.parameter_sync_step, host.val_accuracy_before, host._step_began = 1, None, time.perf_counter()
     host.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
@@ -163,6 +167,16 @@ def test_a_critics_warm_up_asks_no_selector_and_every_observer(host: Any):
     host.step({}, host.timing_raw)
     assert host.calls[-2:] == ["verl: update_critic a b", "look: observe a b"]
     assert not {"select", "update_actor"} & host.timing_raw.keys()
+
+
+def test_observers_look_again_once_the_engines_have_the_weights(host: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(PPOTrainerSync, "on_step_end", lambda self: host.calls.append("engines: new weights"))
+    _join(host, First(host))
+    host.step({}, host.timing_raw)
+    host.on_step_end()
+    assert host.calls[-2:] == ["engines: new weights", "look: observe_served a"]
+    assert host._consume_sync_metrics() == {"look/served": 1.0}
+    assert host._consume_sync_metrics() == {}
 
 
 def test_a_selector_may_call_the_update_off(host: Any):
