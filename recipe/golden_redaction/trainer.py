@@ -285,8 +285,7 @@ class GoldenTrainer(SignalTrainer):
     # ------------------------------ metrics ------------------------------
 
     def _count(self, visits: Sequence[StateVisit]) -> None:
-        """Of rollouts: those of states with a labelled token are trained on. A rollout's tokens are not counted here:
-        one token of each state is."""
+        """Rollouts of states with a labelled token are trained on; of tokens, those labels count, not the rollouts'."""
         version = self.global_steps - 1
         for visit in visits:
             is_labelled = visit.credit.advantages != 0

@@ -34,12 +34,10 @@ class _RenamedDistribution(metadata.Distribution):
 
 
 class _AliasFinder(metadata.DistributionFinder):
-    @classmethod
-    def find_spec(cls, *args: Any, **kwargs: Any) -> None:
+    def find_spec(self, *args: Any, **kwargs: Any) -> None:
         return None
 
-    @classmethod
-    def find_distributions(cls, context: Any = None) -> Any:
+    def find_distributions(self, context: Any = None) -> Any:
         if getattr(context, "name", None) != "vllm":
             return iter(())
         try:
@@ -53,5 +51,4 @@ def install() -> None:
     try:
         metadata.version("vllm")
     except metadata.PackageNotFoundError:
-        if _AliasFinder not in sys.meta_path:
-            sys.meta_path.append(_AliasFinder)
+        sys.meta_path.append(_AliasFinder())  # whose answer this is from now on
