@@ -17,7 +17,6 @@ from transformers import GenerationConfig
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1 import register_trainer
 from verl.utils.torch_dtypes import PrecisionType
-from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from recipe.golden_redaction.checks import data_files
 from recipe.golden_redaction.loss.tensor_statistics import statistics_metrics
@@ -54,20 +53,12 @@ RELIES_ON = {
 ATTENTION_DTYPES = {"bf16": torch.bfloat16}
 
 
-def _accelerated_replica() -> Any:
-    from verl_ext.serving.token_serving import SignalvLLMReplica
-
-    return SignalvLLMReplica
-
-
 @register_trainer("golden_redaction")
 class GoldenTrainer(SignalTrainer):
     """Moves single tokens of golden solutions. verl's data loader and agent loops have nothing to do here."""
 
     def __init__(self, config: DictConfig) -> None:
         self.golden = read_settings(config)
-        if config.trainer.device != "cpu":  # the CPU backend registers its own
-            RolloutReplicaRegistry.register("vllm", _accelerated_replica)
         super().__init__(config)
         self.records = TrainingRecords(self.run_folder.path / ENTRIES)
         self.probes = JsonLines(self.run_folder.path / PROBES)

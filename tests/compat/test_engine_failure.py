@@ -1,5 +1,5 @@
-"""What the CPU server says of an engine that cannot serve. The killed worker is an integration test; these are the
-failures that cannot be brought about from outside: a weight update that raises in the worker, and an engine that hangs.
+"""What a server says of an engine that cannot serve. The killed engine is an integration test; these are the failures
+that cannot be brought about from outside: a weight update that raises in the engine, and an engine that hangs.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from ray.exceptions import GetTimeoutError
 
 from verl_ext.core.errors import RolloutEngineError
 from verl_ext.cpu import rollout
-from verl_ext.serving import watchdog
+from verl_ext.serving import engine_health, token_serving, watchdog
 from verl_ext.serving.watchdog import EngineHealth
 
 
@@ -57,14 +57,14 @@ def test_a_failure_comes_with_the_engines_own_error_and_its_log(monkeypatch: pyt
     log.write_text(
         "(Worker pid=7) Traceback (most recent call last):\n(Worker pid=7)   File x\n(Worker pid=7) OSError: no\n"
     )
-    monkeypatch.setattr(rollout, "own_logs", lambda: [log])
+    monkeypatch.setattr(engine_health, "own_logs", lambda: [log])
     dead = _server(Engine(error=RuntimeError("See stack trace (above)")))
     assert _failure(dead).endswith(f"See stack trace (above); the last error in its log: OSError: no. Its log: {log}")
 
     async def raising(self: Any, args: Any) -> None:
         raise RuntimeError("See root cause above")
 
-    monkeypatch.setattr(rollout.vLLMHttpServer, "run_server", raising)
+    monkeypatch.setattr(token_serving.vLLMHttpServer, "run_server", raising)
     with pytest.raises(
         RolloutEngineError, match=r"did not start: See root cause above; the last error .*: OSError: no"
     ):
@@ -112,7 +112,7 @@ def test_a_request_that_was_answered_is_remembered(monkeypatch: pytest.MonkeyPat
     async def generate(self: Any, prompt_ids: list[int]) -> list[int]:
         return prompt_ids
 
-    monkeypatch.setattr(rollout.vLLMHttpServer, "generate", generate)
+    monkeypatch.setattr(token_serving.vLLMHttpServer, "generate", generate)
     server = _server(Engine())
     assert not asyncio.run(server.health(0.05)).has_answered
     assert asyncio.run(server.generate([1])) == [1]
@@ -123,7 +123,7 @@ def test_a_weight_update_that_raised_in_the_worker_is_remembered(monkeypatch: py
     async def raising(self: Any, method: str) -> None:
         raise ValueError("size mismatch for lm_head")
 
-    monkeypatch.setattr(rollout.vLLMHttpServer, "collective_rpc", raising)
+    monkeypatch.setattr(token_serving.vLLMHttpServer, "collective_rpc", raising)
     server = _server(Engine())
     with pytest.raises(ValueError, match="size mismatch"):
         asyncio.run(server.collective_rpc("some_other_method"))

@@ -12,6 +12,8 @@ import ray
 from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_NAME, VLLM_LORA_PATH
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
+from verl_ext.serving.engine_health import HealthReport
+
 # What tests/compat/contract_uses.py cannot see: what verl's objects here are.
 RELIES_ON = {
     "self.engine": "vllm.v1.engine.async_llm.AsyncLLM",
@@ -74,8 +76,8 @@ class TokenServing:
         return [float(log_probs[token].logprob) for token in token_ids]
 
 
-class SignalvLLMHttpServer(TokenServing, vLLMHttpServer):
-    """verl's server on an accelerator."""
+class SignalvLLMHttpServer(HealthReport, TokenServing, vLLMHttpServer):
+    """verl's server, which also reports its health."""
 
 
 class SignalvLLMReplica(vLLMReplica):

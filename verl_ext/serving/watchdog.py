@@ -35,7 +35,7 @@ def describe_hang(seconds: float) -> str:
 
 
 class EngineWatchdog:
-    """Watches vLLM servers that offer `health` (see `verl_ext.cpu.rollout`).
+    """Watches vLLM servers that offer `health` (see `verl_ext.serving.engine_health`).
 
     Args:
         servers: actor handles of the servers, by replica.

@@ -17,6 +17,7 @@ from tensordict import TensorDict
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.debug import marked_timer
+from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from verl_ext.cluster import nodes as cluster
 from verl_ext.cluster.nodes import NodeWatchdog
@@ -43,6 +44,12 @@ RELIES_ON = {
 _WAITING = "waiting_for_rollouts"
 
 
+def _load_replica() -> Any:
+    from verl_ext.serving.token_serving import SignalvLLMReplica
+
+    return SignalvLLMReplica
+
+
 class SignalTrainer(PPOTrainerSync):
     """`PPOTrainerSync` made of parts, with a metrics stream in the run folder, an engine guard and a watchdog.
 
@@ -64,6 +71,8 @@ class SignalTrainer(PPOTrainerSync):
             # verl tells synchronous trainers by this name: with any other it takes the asynchronous replay buffer and
             # checkpoint paths.
             config.trainer.v1.trainer_mode = "sync"
+        if config.trainer.device != "cpu":  # the CPU backend registers its own
+            RolloutReplicaRegistry.register("vllm", _load_replica)
         super().__init__(config)
         self.run_folder = RunFolder(Path(config.run_dir))
         self.metrics_stream = MetricsStream(self.run_folder.metrics)
@@ -223,7 +232,8 @@ class SignalTrainer(PPOTrainerSync):
 
     def _build_replay_buffer(self) -> CollectedBuffer:
         buffer = super()._build_replay_buffer()
-        buffer.poll_interval = self.config.trainer.v1.sampler.get("poll_interval_s", buffer.poll_interval)
+        if hasattr(buffer, "poll_interval"):  # which a sampler of the user's own need not have
+            buffer.poll_interval = self.config.trainer.v1.sampler.get("poll_interval_s", buffer.poll_interval)
         return CollectedBuffer(buffer, self._collect)
 
     def on_init_end(self) -> None:
@@ -231,8 +241,9 @@ class SignalTrainer(PPOTrainerSync):
             part.set_up_workers()
         settings = read_guards(self.config).watchdog
         # Before the first weight synchronisation: that is where a failing engine would hang the run.
-        servers = [server for replica in self.llm_server_manager.get_replicas() for server in replica.servers]
-        if servers and self.config.trainer.device == "cpu":
+        # A replica over several nodes has its engine's core on the first.
+        servers = [replica.servers[0] for replica in self.llm_server_manager.get_replicas()]
+        if servers:
             watchdog = EngineWatchdog(
                 servers, self.actor_rollout_wg.workers, settings.interval_s, settings.hang_timeout_s
             )
