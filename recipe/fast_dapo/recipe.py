@@ -1,11 +1,20 @@
 """What Fast DAPO is to the code that recipes share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from omegaconf import DictConfig
 
 from recipe.fast_dapo.metric_glossary import METRICS
 from recipe.fast_dapo.run_files import FILES
+from verl_ext.launch.compatibility import (
+    MANAGER,
+    OWN_MANAGER,
+    Unsupported,
+    is_no_manager_of_ours,
+    is_none_of,
+    is_set,
+)
 from verl_ext.launch.dry_run import step_rows
 from verl_ext.launch.recipe import Recipe
 
@@ -32,6 +41,61 @@ def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     yield from step_rows(config)
 
 
+def _with_curriculum(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
+    return lambda value, config: bool(config.curriculum.enable) and is_asked(value, config)
+
+
+def _with_posterior(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
+    return _with_curriculum(
+        lambda value, config: config.curriculum.predictor == "posterior" and is_asked(value, config)
+    )
+
+
+UNSUPPORTED = (
+    Unsupported(
+        MANAGER,
+        _with_curriculum(is_no_manager_of_ours),
+        f"the curriculum asks for reports of finished prompts. Extend {OWN_MANAGER}, or set curriculum.enable=false",
+    ),
+    Unsupported(
+        "trainer.v1.sync.parameter_sync_step",
+        _with_curriculum(is_none_of(1)),
+        "the curriculum collects a whole batch. Leave it at 1: data.train_batch_size / actor.ppo_mini_batch_size is "
+        "the number of updates per batch",
+    ),
+    Unsupported(
+        "skip.rollout_tq.enable",
+        _with_curriculum(is_set),
+        "the curriculum decides what is generated. Set skip.rollout_tq.enable=false, or curriculum.enable=false",
+    ),
+    Unsupported(
+        "trainer.v1.sampler.max_off_policy_threshold",
+        _with_curriculum(is_none_of(8)),
+        "how old a trained rollout may be is curriculum.max_staleness. Leave it at verl's default, 8",
+    ),
+    Unsupported(
+        "trainer.v1.sampler.max_off_policy_strategy",
+        _with_curriculum(is_none_of("drop")),
+        "what is older than curriculum.max_staleness is dropped. Leave it at drop",
+    ),
+    Unsupported(
+        "trainer.v1.sampler.sync_refill_failed_groups",
+        _with_curriculum(is_set),
+        "the curriculum asks again for a prompt whose generation failed. Leave it at false",
+    ),
+    Unsupported(
+        "data.sampler.class_path",
+        _with_posterior(is_set),
+        "curriculum.predictor=posterior chooses the prompts. Leave out data.sampler, or set curriculum.predictor=none",
+    ),
+    Unsupported(
+        "data.shuffle",
+        _with_posterior(is_none_of(True)),
+        "curriculum.predictor=posterior chooses the prompts. Leave it at true, or set curriculum.predictor=none",
+    ),
+)
+
+
 RECIPE = Recipe(
     name="fast_dapo",
     title="Fast DAPO",
@@ -41,5 +105,6 @@ RECIPE = Recipe(
     figures={"qualified": ("curriculum/qualified_share", ".0%")},
     glossary=METRICS,
     files=FILES,
+    unsupported=UNSUPPORTED,
     pages="recipe.fast_dapo.pages",
 )

@@ -77,11 +77,14 @@ class FastDapoSettings:
 
 
 def resolve_group_size(config: DictConfig) -> None:
-    """Give verl the one number of rollouts a prompt that it knows, N = n + n_continue.
+    """Give verl the one number of rollouts a prompt that it knows, N = n + n_continue, and the fetches that it takes.
 
     verl uses `rollout.n` in the arithmetic of mini-batches and advantages, where a group has N rollouts (n_continue,
-    if only these are trained on); how a group comes about is kept under `curriculum`. Idempotent; changes `config`.
+    if only these are trained on); how a group comes about is kept under `curriculum`. Without curriculum and dynamic
+    sampling it fetches whole batches and refuses any other `data.gen_batch_size`. Idempotent; changes `config`.
     """
+    if not config.curriculum.enable and not OmegaConf.select(config, "algorithm.filter_groups.enable"):
+        config.data.gen_batch_size = None
     rollout = config.actor_rollout_ref.rollout
     if "n_continue" not in rollout:
         return

@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 
 from verl_ext.core.errors import ConfigError
 from verl_ext.core.metric_glossary import METRICS, PREFIXES, Glossary, find_entry
+from verl_ext.launch.compatibility import Unsupported, check_compatibility
 from verl_ext.run.progress import Figures
 from verl_ext.run.summary import Phases, join_phases
 
@@ -44,6 +45,7 @@ class Recipe:
         figures: What the progress bar shows, as in `progress.FIGURES`.
         glossary: What its metrics mean; the first parts of their names are its own.
         files: Name of a file that it writes into the run folder -> what is in it.
+        unsupported: Features of verl that it does not go with, beside `compatibility.SHARED`.
         pages: Module with `PAGES`, a `verl_ext.report.recipe_pages.RecipePages`; None: it has none of its own.
     """
 
@@ -58,6 +60,7 @@ class Recipe:
     figures: Figures = field(default_factory=dict)
     glossary: Glossary = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    unsupported: tuple[Unsupported, ...] = ()
     pages: str | None = None
 
     @property
@@ -107,10 +110,10 @@ def check_settings(config: DictConfig, recipe: Recipe) -> None:
     Raises:
         ConfigError: names what is wrong, with what to change.
     """
-    recipe.check_settings(config)
-    for other in recipes():
-        if other.name != recipe.name and other.node in config:
-            other.check_settings(config)
+    joined = [recipe, *(other for other in recipes() if other.name != recipe.name and other.node in config)]
+    check_compatibility(config, [row for each in joined for row in each.unsupported])
+    for each in joined:
+        each.check_settings(config)
 
 
 def all_paths() -> tuple[str, ...]:

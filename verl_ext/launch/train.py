@@ -46,7 +46,8 @@ def train(config: DictConfig, recipe: Recipe) -> None:
 
     folder = RunFolder(Path(config.run_dir))
     finished = folder.read_summary()
-    is_complete = finished is not None and finished["total_training_steps"] == config.trainer.total_training_steps
+    # A run of `val_only` has a summary, too, and no step.
+    is_complete = finished is not None and finished["global_steps"] == config.trainer.total_training_steps
     if is_complete and not config.dry_run:
         print(f"This run is complete: raise trainer.total_training_steps to go on, or remove {folder.path}.")
         print_summary(folder, recipe.title, all_phases())

@@ -207,7 +207,7 @@ def test_the_demos_dry_run(model_dir: Path, files: dict[str, Path], tmp_path: Pa
 
 @pytest.mark.usefixtures("_nothing_starts")
 def test_a_finished_run_can_be_checked_again(model_dir: Path, files: dict[str, Path], tmp_path: Path, capsys):
-    (tmp_path / "summary.json").write_text('{"total_training_steps": 20}')
+    (tmp_path / "summary.json").write_text('{"total_training_steps": 20, "global_steps": 20}')
     stand_ins = _with_stand_ins(model_dir, files, tmp_path)
     train(_compose("+backend=cpu", "+experiment=arithmetic_demo", *stand_ins), FAST_DAPO)
     assert "a step" in capsys.readouterr().out

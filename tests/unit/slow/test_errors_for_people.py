@@ -72,8 +72,15 @@ def test_a_wrong_setting_of_the_node_does_not_hide_the_others():
 
 
 def test_without_the_curriculum_verls_dynamic_sampling_is_allowed():
-    settings = read_settings(_config("curriculum.enable=false", "algorithm.filter_groups.enable=true"))
-    assert not settings.enable
+    config = _config("curriculum.enable=false", "algorithm.filter_groups.enable=true")
+    assert not read_settings(config).enable
+    assert config.data.gen_batch_size == 192
+
+
+def test_without_the_curriculum_verl_gets_fetches_that_it_takes():
+    """It refuses any size of its own at the first step, unless it filters groups."""
+    assert _config("curriculum.enable=false").data.gen_batch_size is None
+    assert _config().data.gen_batch_size == 192
 
 
 @pytest.mark.parametrize(("n", "n_continue"), [(4, 12), (4, 4), (4, 2), (4, 7)])

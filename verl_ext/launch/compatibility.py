@@ -1,0 +1,136 @@
+"""What of verl this plug-in does not go with: one row each, refused before Ray starts with the cause and the cure.
+
+A row is about a feature of verl that would be ignored, or break hours later. `SHARED` are those of every recipe; a
+recipe names its own in `Recipe.unsupported`. docs/compatibility.md has the same rows, beside what works.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_ext.core.settings import refusal
+
+VERLS_TRAINERS = ("sync", "colocate_async", "separate_async")
+MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
+OWN_MANAGER = "verl_ext.serving.agent_loop.SignalAgentLoopManager"
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """A feature that a run must not ask for.
+
+    Attributes:
+        key: The option that asks for it.
+        is_asked: Whether the option's value, in this configuration, does.
+        sentence: Why not, and what to set instead; begins with a small letter, after "KEY=VALUE: ".
+    """
+
+    key: str
+    is_asked: Callable[[Any, DictConfig], bool]
+    sentence: str
+
+    def problem(self, config: DictConfig) -> str | None:
+        """What is wrong with a configuration, or None."""
+        value = OmegaConf.select(config, self.key, default=_ABSENT)
+        if value is _ABSENT or not self.is_asked(value, config):
+            return None
+        plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        return f"{self.key}={plain}: {self.sentence}"
+
+
+def is_set(value: Any, _: DictConfig) -> bool:
+    """The option is not at a default that means no."""
+    return bool(value)
+
+
+def is_none_of(*allowed: Any) -> Callable[[Any, DictConfig], bool]:
+    """The option has another value than these."""
+    return lambda value, _: value not in allowed
+
+
+def is_one_of(*refused: Any) -> Callable[[Any, DictConfig], bool]:
+    """The option has one of these values."""
+    return lambda value, _: value in refused
+
+
+def is_no_manager_of_ours(value: Any, _: DictConfig) -> bool:
+    """The agent loop manager is none that extends `OWN_MANAGER`, as some recipes need."""
+    if not value or value == OWN_MANAGER:
+        return not value
+    module, _, name = str(value).rpartition(".")
+    try:
+        manager = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError):  # verl says which
+        return False
+    return OWN_MANAGER not in (f"{base.__module__}.{base.__qualname__}" for base in manager.__mro__)
+
+
+def _is_colocated(value: Any, config: DictConfig) -> bool:
+    return bool(value) and not config.reward.reward_model.enable_resource_pool
+
+
+def _blinds_the_guard(value: Any, config: DictConfig) -> bool:
+    return bool(value) and OmegaConf.select(config, "engine_guard.max_probs_diff") is not None
+
+
+SHARED = (
+    Unsupported(
+        "trainer.v1.trainer_mode",
+        is_one_of(*VERLS_TRAINERS),
+        "this is verl's own trainer, which knows nothing of the recipe. Leave it out: asynchronous modes "
+        " are not supported",
+    ),
+    Unsupported(
+        "trainer.use_v1",
+        is_none_of(True),
+        "verl's trainer of before v1 knows nothing of the recipe. Leave trainer.use_v1=true",
+    ),
+    Unsupported(
+        "actor_rollout_ref.hybrid_engine",
+        is_none_of(True),
+        "actor and engines share their devices here. Leave actor_rollout_ref.hybrid_engine=true",
+    ),
+    Unsupported("actor_rollout_ref.rollout.name", is_none_of("vllm"), "only vLLM is supported. Set rollout.name=vllm"),
+    Unsupported(
+        "actor_rollout_ref.actor.strategy",
+        is_none_of("fsdp2"),
+        "only FSDP2 is supported. Set actor_rollout_ref.actor.strategy=fsdp2, and critic.strategy=fsdp2 with a critic",
+    ),
+    Unsupported(
+        "actor_rollout_ref.actor.checkpoint.async_save",
+        is_set,
+        "a checkpoint would be verified and published while it is being written. Set checkpoint.async_save=false",
+    ),
+    Unsupported(
+        "reward.reward_model.enable",
+        _is_colocated,
+        "a reward model on the actor's devices gives its rewards after the rollouts were judged. Give it devices of "
+        "its own: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes",
+    ),
+    Unsupported(
+        "algorithm.rollout_correction.bypass_mode",
+        _blinds_the_guard,
+        "the engine guard would compare the rollouts' probabilities with themselves. Set bypass_mode=false, or "
+        "engine_guard.max_probs_diff=null to go without the guard",
+    ),
+)
+
+
+def check_compatibility(config: DictConfig, unsupported: Iterable[Unsupported]) -> None:
+    """Refuse what would be ignored or break.
+
+    Args:
+        config: Of a run.
+        unsupported: Rows of the recipes whose nodes it has, beside `SHARED`.
+
+    Raises:
+        ConfigError: names every row that the configuration asks for.
+    """
+    problems = [row.problem(config) for row in (*SHARED, *unsupported)]
+    found = [problem for problem in problems if problem is not None]
+    if found:
+        raise refusal(found)
