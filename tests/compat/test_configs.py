@@ -22,7 +22,9 @@ EXPERIMENTS = sorted(path.stem for path in (ROOT / "configs/experiment").glob("*
 ON_CPU = ("arithmetic_demo", "tracin_arithmetic", "tracin_toxicity")
 # Laid over the configuration of a model.
 BASELINES = ("dapo17k_dapo", "dapo17k_grpo", "dapo17k_rloo")
-ON_GPU = tuple(name for name in EXPERIMENTS if name not in (*ON_CPU, *BASELINES))
+# Laid over any run for GPUs.
+SMALLER = ("one_gpu",)
+ON_GPU = tuple(name for name in EXPERIMENTS if name not in (*ON_CPU, *BASELINES, *SMALLER))
 # Mappings that go to other libraries as they are.
 FREE_FORM = ("override_config", "reward_kwargs", "apply_chat_template_kwargs", "ray_init")
 
@@ -108,6 +110,14 @@ def test_every_baseline_goes_over_every_model(baseline: str, model: str):
     assert config.actor_rollout_ref.rollout.n == fast.actor_rollout_ref.rollout.n + 12
 
 
+@pytest.mark.parametrize("model", ON_GPU)
+def test_every_run_goes_on_one_gpu(model: str):
+    config = _compose(f"+experiment=[{model},one_gpu]", recipe=_recipe_of(model))
+    _validate(config)
+    assert (config.trainer.nnodes, config.trainer.n_gpus_per_node) == (1, 1)
+    assert config.actor_rollout_ref.actor.fsdp_config.optimizer_offload
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_experiments_set_only_keys_that_exist(experiment: str):
     """A key that nobody reads is silently added by a configuration file, unlike on the command line."""
@@ -128,7 +138,7 @@ def test_experiments_set_only_keys_that_exist(experiment: str):
 
 
 def test_there_are_experiments_to_check():
-    assert {*ON_CPU, *BASELINES} <= set(EXPERIMENTS)
+    assert {*ON_CPU, *BASELINES, *SMALLER} <= set(EXPERIMENTS)
     assert {"dapo17k_qwen2_5_1_5b", "golden_arc_qwen3_4b", "tracin_toxicity_qwen2_5_1_5b"} <= set(ON_GPU)
 
 

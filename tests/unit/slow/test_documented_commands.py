@@ -17,6 +17,8 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 
 from recipe.fast_dapo.settings import read_settings, resolve_group_size
+from verl_ext.launch.compatibility import check_compatibility
+from verl_ext.launch.recipe import recipes
 
 COMMANDS = read_commands()
 RECIPES = {
@@ -146,6 +148,8 @@ def test_verl_accepts_every_run_on_gpus():
             if "curriculum" in config:
                 resolve_group_size(config)
                 read_settings(config)
+            joined = [recipe for recipe in recipes() if recipe.node in config]
+            check_compatibility(config, [row for recipe in joined for row in recipe.unsupported])
             validate_config(config, need_reference_policy(config), need_critic(config))
         except Exception as error:
             failures.append(f"{command}\n    {type(error).__name__}: {error}")
@@ -194,12 +198,12 @@ def test_pytest_has_the_path():
 
 def test_pip_is_asked_for_extras_that_exist():
     def check(command: Command) -> None:
-        extras = re.search(r"\[([\w,]+)\]|\.(\w+)$", " ".join(command.words))
+        extras = re.search(r"\[([\w,-]+)\]|\.(\w+)$", " ".join(command.words))
         assert extras is not None
         setup = Path(ROOT / "setup.py").read_text(encoding="utf-8")
         for extra in (extras[1] or extras[2]).split(","):
             assert f'"{extra}": [' in setup
-            assert extra != "gpu" or NEEDS.search(command.section)
+            assert extra not in ("gpu", "flash-attn") or NEEDS.search(command.section)
 
     _each(lambda command: command.words[0] == "pip", check)
 
