@@ -35,7 +35,7 @@ from verl_ext.data.arc_tasks import Pair, Task, TaskOverlap, find_overlap, read_
 from verl_ext.data.row_choice import draw
 from verl_ext.data.row_report import print_counts, reasons
 from verl_ext.data.row_source import SourceError
-from verl_ext.data.schema import make_row, write_parquet
+from verl_ext.data.schema import ParquetError, make_row, write_parquet
 
 # The order in which files win: a task stays in the first of them, but evaluation files lose nothing.
 FILES = ("arc2_evaluation", "arc1_evaluation", "arc1_training", "arc2_training")
@@ -223,7 +223,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error("--max_prompt_tokens counts tokens: give --tokenizer, too, or use --max_cells")
     try:
         prepare(args)
-    except SourceError as error:
+    except (SourceError, ParquetError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -15,6 +15,7 @@ prompt in twenty can be learned from. Training and validation prompts have the s
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from verl_ext.data.schema import make_row, write_parquet
+from verl_ext.data.schema import ParquetError, make_row, write_parquet
 
 KINDS = ("hopeless", "easy", "core")
 
@@ -199,7 +200,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     for name, rows in files.items():
         path = args.local_save_dir / f"{name}.parquet"
-        write_parquet(rows, path)
+        try:
+            write_parquet(rows, path)
+        except ParquetError as error:
+            sys.exit(f"error: {error}")
         kinds = [row["extra_info"]["kind"] for row in rows]
         print(f"{path}: {len(rows)} prompts ({', '.join(f'{kinds.count(kind)} {kind}' for kind in KINDS)})")
 

@@ -26,7 +26,7 @@ from typing import Any
 from verl_ext.data.row_choice import draw, draw_number
 from verl_ext.data.row_report import UnusableRow, print_counts, reasons
 from verl_ext.data.row_source import HubSource, SourceError, read_rows
-from verl_ext.data.schema import make_row, write_parquet
+from verl_ext.data.schema import ParquetError, make_row, write_parquet
 
 NAME = "real_toxicity_prompts"
 HUB = HubSource("allenai/real-toxicity-prompts", "train")
@@ -201,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
     try:
         prepare(args)
-    except SourceError as error:
+    except (SourceError, ParquetError) as error:
         sys.exit(f"error: {error}")
 
 

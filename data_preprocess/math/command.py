@@ -13,7 +13,7 @@ from data_preprocess.math.source import read_questions
 from verl_ext.data.row_choice import draw
 from verl_ext.data.row_report import print_counts, reasons
 from verl_ext.data.row_source import SourceError, read_rows
-from verl_ext.data.schema import write_parquet
+from verl_ext.data.schema import ParquetError, write_parquet
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def run(dataset: MathSet, description: str | None, argv: Sequence[str] | None = 
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
     try:
         prepare(dataset, args)
-    except SourceError as error:
+    except (SourceError, ParquetError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -63,11 +63,11 @@ class Entry:
 def read_problem(row: Mapping[str, Any]) -> MathProblem:
     r"""The problem of a row with common field names.
 
-    The answer is `answer`, `expected_answer` or `reward_model.ground_truth`; if these are empty or missing, it
-    is the last `\boxed{}` of `solution`.
+    The answer is `answer`, `expected_answer`, `final_answer` (OlympiadBench) or `reward_model.ground_truth`; if these
+    are empty or missing, it is the last `\boxed{}` of `solution`. A list stands for what is in it.
 
     Raises:
-        UnusableRow: It has no question or no answer, or the answer is a rounded double.
+        UnusableRow: It has no question or no answer, or several, or the answer is a rounded double.
     """
     question = question_of(row)
     if not question:
@@ -76,9 +76,11 @@ def read_problem(row: Mapping[str, Any]) -> MathProblem:
     given = [
         row.get("answer"),
         row.get("expected_answer"),
+        row.get("final_answer"),
         rule.get("ground_truth") if isinstance(rule, Mapping) else None,
     ]
-    answer = next(filter(None, map(answer_text, given)), "") or answer_text(last_boxed(row.get("solution") or ""))
+    solution = "\n".join(map(str, _as_list(row.get("solution"))))
+    answer = next(filter(None, map(_only_answer, given)), "") or answer_text(last_boxed(solution))
     if not answer:
         raise UnusableRow("no answer")
     if is_float_artefact(answer):
@@ -86,6 +88,19 @@ def read_problem(row: Mapping[str, Any]) -> MathProblem:
     difficulty = row.get("difficulty", row.get("level"))
     subject = row.get("subject", row.get("type"))
     return MathProblem(question, answer, answer_text(difficulty).removeprefix("Level "), answer_text(subject))
+
+
+def _only_answer(given: object) -> str:
+    answers = [text for text in map(answer_text, _as_list(given)) if text]
+    if len(answers) > 1:
+        raise UnusableRow("several answers")
+    return answers[0] if answers else ""
+
+
+def _as_list(value: object) -> list[object]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
 
 
 def read_integer_problem(row: Mapping[str, Any]) -> MathProblem:

@@ -117,6 +117,8 @@ def test_test_sets_keep_their_repeats():
         ("openmath_reasoning", {"expected_answer": "3", "problem_type": "converted_proof"}, "converted proof"),
         ("gsm8k", {"answer": "so 42"}, "no answer after ####"),
         ("gsm8k", {"answer": None}, "no answer after ####"),
+        ("math_train", {"final_answer": ["3", "4"]}, "several answers"),
+        ("math_train", {"final_answer": [], "solution": ["Hence the claim."]}, "no answer"),
     ],
 )
 def test_rows_without_a_checkable_answer_go_with_their_reason(name: str, row: dict[str, Any], reason: str):
@@ -133,6 +135,10 @@ def test_rows_without_a_checkable_answer_go_with_their_reason(name: str, row: di
         ("openmath_reasoning", {"generated_solution": "\\boxed{4}"}, "4"),
         ("gsm8k", {"answer": "2 #### is wrong\n#### -1,234"}, "-1234"),
         ("dapo_math_17k", {"reward_model": {"ground_truth": "34"}}, "34"),
+        # As OlympiadBench has them.
+        ("math_train", {"final_answer": ["5"], "solution": ["First,", "then \\boxed{6}."]}, "5"),
+        ("math_train", {"final_answer": None, "solution": ["First,", "then \\boxed{6}."]}, "6"),
+        ("math_train", {"answer": 0}, "0"),
     ],
 )
 def test_the_answer_comes_from_the_proper_field(name: str, row: dict[str, Any], answer: str):

@@ -79,10 +79,16 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         raise OSError("disk full")
 
     monkeypatch.setattr(pq, "write_table", half_write)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(ParquetError, match="disk full"):
         write_parquet([row(1)], path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["a.parquet"]
+
+
+def test_a_folder_that_is_a_file_is_an_error_of_one_line(tmp_path):
+    (tmp_path / "data").write_text("a file")
+    with pytest.raises(ParquetError, match=r"train\.parquet: cannot be written \(File exists\)"):
+        write_parquet([row(0)], tmp_path / "data" / "train.parquet")
 
 
 def test_rows_that_mix_types_in_a_column_are_not_written(tmp_path):

@@ -138,7 +138,7 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
         path: Target, ending in .parquet; missing folders are made.
 
     Raises:
-        ParquetError: If there are no rows, the name is wrong, or one column mixes types.
+        ParquetError: If there are no rows, the name is wrong, one column mixes types, or nothing can be written there.
     """
     path = Path(path)
     if path.suffix != ".parquet":
@@ -152,12 +152,20 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
             columns[name] = pa.array([row.get(name) for row in rows])
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ParquetError([FileProblem(str(path), name, f"the rows do not share one type: {error}")]) from error
+    try:
+        _replace(path, pa.table(columns))
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror or error}). Name a folder that can, with room in it."
+        raise ParquetError([FileProblem(str(path), "", problem)]) from error
+
+
+def _replace(path: Path, table: pa.Table) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Same folder as the target, because a rename is atomic only within a file system.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     try:
-        pq.write_table(pa.table(columns), temporary, write_page_checksum=True)
+        pq.write_table(table, temporary, write_page_checksum=True)
         os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
         os.replace(temporary, path)
     finally:
