@@ -31,7 +31,7 @@ def shares(run_dir: Path, skip: int = 1) -> dict[str, float]:
     detail = {f"  of it: {name}": seconds(name) for name in NAMED_REST}
     detail["  of it: controller and TransferQueue"] = seconds("collect") - seconds("gen")
     rows = named | {"overhead": overhead} | detail
-    return {name: value / step for name, value in rows.items()} | {"seconds a step": step / len(records)}
+    return {name: value / step for name, value in rows.items()} | {"seconds per step": step / len(records)}
 
 
 def main() -> None:
