@@ -244,7 +244,7 @@ def test_the_command_prints_a_table_of_all_combinations(capsys):
         ["| streaming", "24"],
     ]
     main([*options, "--gen_batch_size", "16"])
-    assert "seconds of generation a step" in capsys.readouterr().out
+    assert "seconds of generation per step" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,7 @@ def summarize(steps: list[SimulatedStep], scenario: Scenario) -> dict[str, float
 
 
 COLUMNS: dict[str, str] = {
-    "generation_s": "seconds of generation a step",
+    "generation_s": "seconds of generation per step",
     "step_s": "seconds per step",
     "generation_share": "share of a step that generates",
     "rollouts_a_prompt": "rollouts generated a trained prompt",
