@@ -104,5 +104,5 @@ def test_a_refusal_is_a_sentence_before_ray_starts(golden_assets: GoldenAssets):
     result = _run(*golden_assets.overrides(), "golden.redaction.growth=0.5")
     assert result.returncode == 1
     assert result.stderr.strip().startswith("error: ")
-    assert "golden.redaction: growth must be at least 1" in result.stderr
+    assert "golden.redaction.growth must be a number >= 1, got 0.5" in result.stderr
     assert "Traceback" not in result.stderr

@@ -18,10 +18,10 @@ STEPS = 3
 OVERRIDES = [f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", "trainer.val_before_train=false"]
 
 
-def _has_process(name: str) -> Callable[[Path, psutil.Process], bool]:
+def _has_process(name: str) -> Callable[[Path, psutil.Process, int], bool]:
     """Whether a process of the run is called so."""
 
-    def is_there(run_dir: Path, driver: psutil.Process) -> bool:
+    def is_there(run_dir: Path, driver: psutil.Process, before: int) -> bool:
         try:
             return any(name in " ".join(child.cmdline()) for child in driver.children(recursive=True))
         except psutil.NoSuchProcess:
@@ -30,16 +30,18 @@ def _has_process(name: str) -> Callable[[Path, psutil.Process], bool]:
     return is_there
 
 
-# In the order of a run.
-MOMENTS: dict[str, Callable[[Path, psutil.Process], bool]] = {
+def _num_steps(run_dir: Path) -> int:
+    return len(read_metrics(run_dir / "metrics.jsonl"))
+
+
+# In the order of a run. Asked with the steps that earlier attempts have made.
+MOMENTS: dict[str, Callable[[Path, psutil.Process, int], bool]] = {
     "Ray starts": _has_process("gcs_server"),
     "Ray's agents start": _has_process("ray::"),
     "the engine starts": _has_process("VLLM::"),
-    "rollouts are made": lambda run_dir, driver: (run_dir / "engine_resources.json").exists(),
-    "a checkpoint is written": lambda run_dir, driver: (run_dir / "checkpoints/.saving").exists(),
-    "a step is over": lambda run_dir, driver: (
-        len(read_metrics(run_dir / "metrics.jsonl")) > 0 and saved_step(run_dir) > 0
-    ),
+    "rollouts are made": lambda run_dir, driver, before: (run_dir / "engine_resources.json").exists(),
+    "a checkpoint is written": lambda run_dir, driver, before: (run_dir / "checkpoints/.saving").exists(),
+    "a step is over": lambda run_dir, driver, before: _num_steps(run_dir) > before < saved_step(run_dir),
 }
 
 
@@ -51,7 +53,8 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_ctrl_c_leaves_nothing_behind(demo_assets: None, run_dir: Path, moment: str):
-    ended: Attempt = attempt(run_dir, OVERRIDES, lambda driver: MOMENTS[moment](run_dir, driver), press_ctrl_c)
+    before = _num_steps(run_dir)
+    ended: Attempt = attempt(run_dir, OVERRIDES, lambda driver: MOMENTS[moment](run_dir, driver, before), press_ctrl_c)
     assert ended.code == 130, ended.printed[-3000:]
     assert "interrupted: the same command resumes from the newest checkpoint" in ended.printed
     assert "Traceback" not in ended.printed
