@@ -16,6 +16,7 @@ from verl_ext.launch.compatibility import (
     is_set,
 )
 from verl_ext.launch.dry_run import step_rows
+from verl_ext.launch.preflight.verdicts import Success
 from verl_ext.launch.recipe import Recipe
 
 
@@ -39,6 +40,16 @@ def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
         screened = data.gen_batch_size or data.train_batch_size
         yield "a round", f"{screened:,} prompts x {curriculum.n} = {screened * curriculum.n:,} screening rollouts"
     yield from step_rows(config)
+
+
+def success(config: DictConfig) -> Success | None:
+    """What the curriculum counts."""
+    node = config.curriculum
+    if not node.enable:
+        return None
+    return Success(
+        node.success_metric, node.success_threshold, "curriculum.success_metric", "curriculum.success_threshold"
+    )
 
 
 def _with_curriculum(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
@@ -102,6 +113,7 @@ RECIPE = Recipe(
     node="curriculum",
     check_settings=check_settings,
     dry_run_rows=dry_run_rows,
+    success=success,
     figures={"qualified": ("curriculum/qualified_share", ".0%")},
     glossary=METRICS,
     files=FILES,

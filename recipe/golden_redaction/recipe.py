@@ -55,7 +55,7 @@ RECIPE = Recipe(
     check_settings=check_config,
     paths=("golden.records.warm_start",),
     # Its prompts begin the answer, and golden.limits leaves long ones out: check_config measures them.
-    check_lengths=False,
+    scores_rollouts=False,
     dry_run_rows=dry_run_rows,
     phases={
         "sandbox": ("sandbox",),

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pyarrow.parquet as pq
 from omegaconf import DictConfig
 
-from recipe.tracin.method.disjoint import check_disjoint, text_identity
+from recipe.tracin.method.disjoint import check_disjoint
 from recipe.tracin.settings import LORA, TracInSettings, check_against_actor, read_settings
 from verl_ext.core.errors import ConfigError
+from verl_ext.data.prompt_identity import text_identity
 from verl_ext.data.schema import ParquetError, check_parquets
 
 # Policy losses in which one sample's loss depends on the others' tokens: there is no exact score.
@@ -31,6 +32,10 @@ def check_config(config: DictConfig) -> TracInSettings:
     check_against_actor(settings, actor.ppo_epochs, data.train_batch_size // actor.ppo_mini_batch_size)
     if settings.validation.strategy != "in_batch":
         _check_validation_files(config)
+    # Not above: what pages and docs read of a recipe would load torch.
+    from recipe.tracin.model_check import check_layers
+
+    check_layers(config, settings.parameters)
     return settings
 
 

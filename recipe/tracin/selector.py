@@ -8,13 +8,14 @@ import torch
 from tensordict import TensorDict
 from verl.trainer.ppo.utils import create_rl_dataset
 
-from recipe.tracin.method.disjoint import check_disjoint, text_identity
+from recipe.tracin.method.disjoint import check_disjoint
 from recipe.tracin.method.selection import Selection, make_divisible, recentre, select, selection_metrics
 from recipe.tracin.method.validation import ValidationSet
 from recipe.tracin.run_files import INFLUENCE
 from recipe.tracin.settings import TracInSettings, read_settings
 from recipe.tracin.validation_rollouts import ValidationRollouts
 from verl_ext.core.json_lines import JsonLines
+from verl_ext.data.prompt_identity import text_identity
 from verl_ext.influence.method.denominators import mini_batches, row_factors, rows_to_mask
 from verl_ext.influence.worker import InfluenceWorker, RankScores
 from verl_ext.serving import data_plane

@@ -2,7 +2,8 @@
 
 import pytest
 
-from recipe.tracin.method.disjoint import ValidationOverlapError, check_disjoint, text_identity
+from recipe.tracin.method.disjoint import ValidationOverlapError, check_disjoint
+from verl_ext.data.prompt_identity import text_identity
 
 
 def test_disjoint_sets_pass():

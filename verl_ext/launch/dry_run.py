@@ -23,27 +23,32 @@ from verl_ext.launch.estimate import (
     num_parameters,
     size,
 )
+from verl_ext.launch.preflight.checks import Findings
 from verl_ext.launch.recipe import Recipe
 
 # Prompts rendered and tokenized at once.
 _CHUNK = 4096
 
 
-def report(config: DictConfig, versions: Mapping[str, str], recipe: Recipe) -> str:
+def report(config: DictConfig, versions: Mapping[str, str], recipe: Recipe, found: Findings) -> str:
     """The text of a dry run.
 
     Args:
         config: Of a run of `recipe` that passed all checks.
         versions: Distribution name to installed version.
+        recipe: What would run.
+        found: What the checks before Ray's start have to say.
     """
     rows = [("checked", "versions (" + ", ".join(f"{name} {version}" for name, version in versions.items()) + ")")]
-    rows += [("", "settings of the recipe, data, verl's configuration")]
+    rows += [("", "settings of the recipe, data, model files, reward function, verl's configuration")]
     for name in ("train_files", "val_files"):
         rows += [(name, f"{file}: {pq.ParquetFile(file).metadata.num_rows:,} rows") for file in _files(config, name)]
-    if recipe.check_lengths:
+    if recipe.scores_rollouts:
         rows += _prompt_lengths(config)
     rows += (recipe.dry_run_rows or step_rows)(config)
     rows += _memory(config)
+    rows += found.rows
+    rows += [("warning", warning) for warning in found.warnings]
     rows += [("", "nothing was started: without dry_run=true the same command trains")]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
@@ -149,7 +154,7 @@ def _memory(config: DictConfig) -> Iterator[tuple[str, str]]:
     yield "model", f"{path}: {parameters:,} parameters{trained}"
     where = "rank" if config.trainer.device == "cpu" else "GPU"
     yield (
-        f"memory a {where}",
+        f"memory per {where}",
         f"update {size(estimate['update'])}: weights {size(estimate['weights'])}, gradients "
         f"{size(estimate['gradients'])}, {optimizer.optimizer} {size(estimate['optimizer'])}; and activations",
     )
@@ -163,10 +168,10 @@ def _memory(config: DictConfig) -> Iterator[tuple[str, str]]:
         yield "", engine
     if config.trainer.device != "cpu":
         share = f"gpu_memory_utilization={rollout.gpu_memory_utilization}"
-        yield "", f"at {share}: more than {size(estimate['smallest_gpu'])} a GPU"
+        yield "", f"at {share}: more than {size(estimate['smallest_gpu'])} per GPU"
     # verl: FSDP2 with CPUOffloadPolicy (FSDPEngine._build_fsdp_module, forward_only).
     if actor.use_kl_loss and not lora:
-        yield "", f"the reference policy waits in the host's memory: {size(estimate['weights'])} a rank"
+        yield "", f"the reference policy waits in the host's memory: {size(estimate['weights'])} per rank"
     if config.critic.get("enable") or config.algorithm.adv_estimator == "gae":
         yield "", "the critic comes on top, about as much as the actor's update"
 

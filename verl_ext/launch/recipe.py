@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 from verl_ext.core.errors import ConfigError
 from verl_ext.core.metric_glossary import METRICS, PREFIXES, Glossary, find_entry
 from verl_ext.launch.compatibility import Unsupported, check_compatibility
+from verl_ext.launch.preflight.verdicts import Success
 from verl_ext.run.progress import Figures
 from verl_ext.run.summary import Phases, join_phases
 
@@ -39,7 +40,9 @@ class Recipe:
         check_settings: Refuses settings that cannot work, and may resolve them into verl's. Gets the configuration
             with absolute paths. Raises ConfigError.
         paths: Keys of files, folders and models of its own.
-        check_lengths: Whether prompts are what `data.max_prompt_length` is about; see `check_data`.
+        scores_rollouts: Whether it trains on responses of at most `data.max_response_length` tokens to the prompts of
+            the data, scored by verl's reward manager; else its prompts, lengths and scores are its own affair.
+        success: What of a reward it takes for a success; None, or gives None: the reward itself is all it reads.
         dry_run_rows: (name, text) lines about a step and the run; None: `dry_run.step_rows`.
         phases: Phase of a step -> timers, as in `summary.PHASES`, which they are added to.
         figures: What the progress bar shows, as in `progress.FIGURES`.
@@ -54,7 +57,8 @@ class Recipe:
     node: str
     check_settings: Callable[[DictConfig], Any]
     paths: tuple[str, ...] = ()
-    check_lengths: bool = True
+    scores_rollouts: bool = True
+    success: Callable[[DictConfig], Success | None] | None = None
     dry_run_rows: Callable[[DictConfig], Iterable[tuple[str, str]]] | None = None
     phases: Phases = field(default_factory=dict)
     figures: Figures = field(default_factory=dict)

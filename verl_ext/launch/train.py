@@ -9,6 +9,7 @@ from verl_ext.core.compat import check_versions
 from verl_ext.data.data_checks import check_data
 from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.launch import dry_run, launch
+from verl_ext.launch.preflight import checks, resumed
 from verl_ext.launch.recipe import Recipe, all_paths, all_phases, check_settings
 from verl_ext.run.checkpoints import prepare_resume
 from verl_ext.run.run_folder import RunFolder
@@ -34,15 +35,19 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     """
     launch.adopt_environment(config)
     versions = check_versions()
+    checks.check_names(config)
     launch.resolve_paths(config, *all_paths())
     check_settings(config, recipe)
     read_guards(config)
+    if recipe.scores_rollouts:
+        launch.choose_reward(config)
+    checks.check_options(config)
     if config.get("selectors") or config.get("observers"):
         from verl_ext.trainer.loading import check_named_parts
 
         check_named_parts(config)
     apply_prompt_format(config)
-    check_data(config, recipe.check_lengths)
+    check_data(config, recipe.scores_rollouts)
 
     folder = RunFolder(Path(config.run_dir))
     finished = folder.read_summary()
@@ -54,18 +59,20 @@ def train(config: DictConfig, recipe: Recipe) -> None:
         return
 
     from verl.trainer.main_ppo import run_ppo
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import validate_config
     from verl.utils.device import auto_set_device
 
     auto_set_device(config)
-    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    checks.check_with_verl(config)
+    success = recipe.success(config) if recipe.success is not None else None
+    found = checks.check_rest(config, scores_rollouts=recipe.scores_rollouts, success=success)
     if config.dry_run:
-        print(f"\n{recipe.title}\n{dry_run.report(config, versions, recipe)}")
+        print(f"\n{recipe.title}\n{dry_run.report(config, versions, recipe, found)}")
         return
+    found.warn()
     with folder.locked():
         for warning in prepare_resume(config.trainer, config.trainer.nnodes * config.trainer.n_gpus_per_node):
             print(f"warning: {warning}", file=sys.stderr)
         folder.write_versions(versions)
+        resumed.write_settings(folder.path, config)
         launch.run(config, run_ppo)
     print_summary(folder, recipe.title, all_phases())

@@ -9,6 +9,8 @@ In a run's configuration:
 from collections.abc import Mapping
 from typing import Any
 
+DATA_SOURCE = "arithmetic"
+
 # verl decodes without special tokens, other callers may not: the answer ends at whichever comes first.
 _ENDS = ("<|endoftext|>", "\n")
 

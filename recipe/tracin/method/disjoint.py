@@ -4,9 +4,7 @@ The score of a sample whose own prompt is in the validation set says that traini
 selection would favour the samples that it should judge.
 """
 
-import hashlib
-import unicodedata
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 from verl_ext.core.errors import SignalError
 
@@ -15,23 +13,6 @@ _SHOWN = 5
 
 class ValidationOverlapError(SignalError):
     """Prompts of the validation gradient are trained on."""
-
-
-def text_identity(messages: str | Sequence[Mapping[str, str]]) -> str:
-    """Hash of a prompt's text, equal for texts that differ in case, white space or compatibility forms (NFKC).
-
-    The identity to prefer: it finds a prompt that two files have under different indices. Instructions around a
-    question are part of the text.
-
-    Args:
-        messages: The `prompt` column: chat messages with a `content`, or plain text.
-
-    Returns:
-        64 hexadecimal digits (SHA-256).
-    """
-    text = messages if isinstance(messages, str) else "\n".join(str(message["content"]) for message in messages)
-    normal = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return hashlib.sha256(normal.encode()).hexdigest()
 
 
 def check_disjoint(

@@ -9,10 +9,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from command_server import CommandServer
 from documented_commands import ROOT, Command, parse, read_commands
 from each import check_each
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
+from stand_ins import StandIns, make_arc, make_data, make_model
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 
@@ -111,8 +114,7 @@ def _runs() -> list[tuple[Command, DictConfig]]:
     for command in COMMANDS:
         module, words = command.module, command.arguments
         if module == "verl_ext.submit" and "-m" in words:
-            place = words.index("-m")
-            module, words = words[place + 1], words[place + 2 :]
+            module, words = _submitted(words)
         if module in RECIPES:
             try:
                 runs.append((command, _compose(RECIPES[module], words)))
@@ -120,6 +122,12 @@ def _runs() -> list[tuple[Command, DictConfig]]:
                 failures.append(f"{command}\n    {type(error).__name__}: {error}")
     assert not failures, "\n" + "\n".join(failures)
     return runs
+
+
+def _submitted(words: list[str]) -> tuple[str, list[str]]:
+    """Program and arguments of what a command submits."""
+    place = words.index("-m")
+    return words[place + 1], words[place + 2 :]
 
 
 def _compose(name: str, words: list[str]) -> DictConfig:
@@ -155,6 +163,54 @@ def test_verl_accepts_every_run_on_gpus():
             failures.append(f"{command}\n    {type(error).__name__}: {error}")
     assert not failures, "\n" + "\n".join(failures)
     assert count >= 8
+
+
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
+    """What a user brings along."""
+    made = StandIns(tmp_path_factory.mktemp("stand_ins"))
+    make_model(made.model())
+    make_data(made.data("train"), range(400), data_source="math500")
+    make_data(made.data("val"), range(400, 464), data_source="math500")
+    make_data(made.data("influence"), range(464, 528), data_source="math500")
+    make_arc(made.folder / "arc")
+    return made
+
+
+def _brought_along(command: Command, made: StandIns) -> list[str]:
+    """The stand-ins of a command, in place of what it names."""
+    data, model, validation = made.data("train"), made.model(), [f"data.val_files={made.data('val')}"]
+    if "golden_redaction" in str(command):
+        data, model, validation = made.folder / "arc/arc_agi_1_training.parquet", made.folder / "arc/model", []
+    if "tracin" in str(command):
+        validation += [f"tracin.validation_files={made.data('influence')}"]
+    files = [f"data.train_files={data}", f"actor_rollout_ref.model.path={model}", *validation]
+    return [*files, f"run_dir={made.folder / 'run'}", "dry_run=true"]
+
+
+def test_every_run_on_gpus_passes_a_dry_run(stand_ins: StandIns):
+    """Everything up to Ray's start: composition, all checks, data, tokenizer, reward, memory estimate."""
+    commands = {}
+    for command, config in _runs():
+        words, module = command.arguments, command.module
+        if module not in RECIPES:  # it is submitted to a cluster
+            module, words = _submitted(words)
+        if config.trainer.device != "cpu" and not set(words) & {"--cfg", "--help"}:
+            commands[(module, *words)] = command
+    server = CommandServer()
+
+    def check(words: tuple[str, ...]) -> None:
+        ended = server.run([*words, *_brought_along(commands[words], stand_ins)])
+        assert ended.code == 0, ended.printed
+        assert "Traceback" not in ended.printed, ended.printed
+        assert "memory per GPU" in ended.printed, ended.printed
+        assert "nothing was started" in ended.printed
+
+    try:
+        check_each(commands, check)
+    finally:
+        server.close()
+    assert len(commands) >= 8
 
 
 def _has_a_parser(command: Command) -> bool:

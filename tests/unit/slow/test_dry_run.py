@@ -17,6 +17,7 @@ from verl_ext.data.data_checks import DataError
 from verl_ext.data.schema import make_row, write_parquet
 from verl_ext.launch import dry_run, launch
 from verl_ext.launch.estimate import BatchArithmetic, memory_estimate, num_lora_parameters, num_parameters
+from verl_ext.launch.preflight.checks import Findings
 from verl_ext.launch.train import train
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -134,13 +135,13 @@ def test_loras_factors_as_peft_makes_them():
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A configuration and a tokenizer with a chat template, without weights: a dry run needs none."""
+    """A small model, and a tokenizer with a chat template."""
     from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 
     path = tmp_path_factory.mktemp("model")
     tokenizer = build_tokenizer()
     tokenizer.save_pretrained(path)
-    _tiny(vocab_size=len(tokenizer)).save_pretrained(path)
+    Qwen2ForCausalLM(_tiny(vocab_size=len(tokenizer))).save_pretrained(path)
     return path
 
 
@@ -257,7 +258,7 @@ def test_tracin_passes_a_dry_run_and_counts_loras_factors(
 def test_golden_redactions_step_is_counted_in_states(experiment: str, model_dir: Path, files: dict[str, Path]):
     stand_ins = [f"data.train_files={files['train']}", f"actor_rollout_ref.model.path={model_dir}"]
     text = dry_run.report(
-        _compose(f"+experiment={experiment}", *stand_ins, recipe="golden_redaction"), {}, GOLDEN_REDACTION
+        _compose(f"+experiment={experiment}", *stand_ins, recipe="golden_redaction"), {}, GOLDEN_REDACTION, Findings()
     )
     # 16 states x 8 actions x 16 rollouts.
     assert "16 states, at most 8 actions each, 2,048 rollouts in all" in text
@@ -272,7 +273,9 @@ def test_the_cache_of_a_gpu_that_is_there_is_estimated(
     stand_ins = [f"data.train_files={files['train']}", f"actor_rollout_ref.model.path={model_dir}"]
     config = _compose("+experiment=golden_arc_qwen3_4b", *stand_ins, recipe="golden_redaction")
     # 0.6 of 10 GiB, but for some KiB of weights.
-    assert "KV cache at most 6.0 GiB of this machine's 10.0 GiB" in dry_run.report(config, {}, GOLDEN_REDACTION)
+    assert "KV cache at most 6.0 GiB of this machine's 10.0 GiB" in dry_run.report(
+        config, {}, GOLDEN_REDACTION, Findings()
+    )
 
 
 def test_a_model_that_is_not_here_is_said_and_does_not_fail(files: dict[str, Path]):
@@ -287,7 +290,7 @@ def test_a_model_that_is_not_here_is_said_and_does_not_fail(files: dict[str, Pat
         "++actor_rollout_ref.rollout.n=16",
         "+curriculum.n=4",
     )
-    text = dry_run.report(config, {}, FAST_DAPO)
+    text = dry_run.report(config, {}, FAST_DAPO, Findings())
     assert "longest prompt" in text
     assert "not known: actor_rollout_ref.model.path=./not/here: no tokenizer could be loaded" in text
     assert "not estimated: the configuration of ./not/here is neither local nor cached" in text
@@ -305,5 +308,5 @@ def test_prompts_that_will_be_left_out_are_counted(model_dir: Path, files: dict[
         "+curriculum.n=4",
     )
     # A character is a token: 0+1= has 4, and the 390 numbers from 10 on have more.
-    text = dry_run.report(config, {}, FAST_DAPO)
+    text = dry_run.report(config, {}, FAST_DAPO, Findings())
     assert f"6 tokens in {files['train']}, 390 over data.max_prompt_length=4 are left out" in text

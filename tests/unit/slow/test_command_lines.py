@@ -1,0 +1,228 @@
+"""Command lines as people write them, good ones and mistakes: each is accepted or refused with its sentence.
+
+All are dry runs, so that everything up to the start of Ray is real. No command ends in a traceback.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from command_server import CommandServer
+from each import check_each
+from stand_ins import StandIns, make_stand_ins
+
+ACCEPTED = "nothing was started: without dry_run=true the same command trains"
+
+DEMO = ["recipe.fast_dapo.main", "+backend=cpu", "+experiment=arithmetic_demo"]
+TRACIN = [
+    "recipe.tracin.main",
+    "+backend=cpu",
+    "+experiment=tracin_arithmetic",
+    "tracin.validation_files={data}/val.parquet",
+]
+GPU = ["recipe.fast_dapo.main", "+experiment=dapo17k_qwen2_5_1_5b"]
+PLAIN = ["recipe.fast_dapo.main", "data.max_response_length=10", "data.max_prompt_length=20"]
+
+STAND_INS = [
+    "data.train_files={data}/train.parquet",
+    "data.val_files={data}/val.parquet",
+    "actor_rollout_ref.model.path={models}/whole",
+    "run_dir={folder}/run",
+    "dry_run=true",
+]
+REWARD = "reward.custom_reward_function.path={rewards}/"
+DEFAULT_REWARD = "reward.custom_reward_function.path=null"
+NO_LORA = "actor_rollout_ref.model.lora_rank=0"
+ROLLOUT = "actor_rollout_ref.rollout"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line: `base` with the stand-ins, then `words`; `{data}` and such are their folders.
+
+    Attributes:
+        base: Program, configuration.
+        words: Overrides of its own, separated by spaces.
+        expected: A regular expression in what is printed; the command is refused unless it is `ACCEPTED`.
+        also: A regular expression beside it.
+    """
+
+    base: list[str]
+    words: str = ""
+    expected: str = ACCEPTED
+    also: str = ""
+
+    def __str__(self) -> str:
+        return " ".join([*self.base, self.words])
+
+
+GOOD = [
+    Line(DEMO, also="arithmetic: 0 for a wrong answer, 1 for the right one"),
+    Line(PLAIN, also="this machine has 0"),
+    Line(PLAIN, "trainer.n_gpus_per_node=4 actor_rollout_ref.actor.strategy=fsdp2"),
+    Line(PLAIN, "data.train_batch_size=32 actor_rollout_ref.rollout.n=2 actor_rollout_ref.rollout.n_continue=6"),
+    Line(PLAIN, "algorithm.adv_estimator=gae critic.model.path={models}/whole"),
+    Line(PLAIN, "algorithm.adv_estimator=grpo actor_rollout_ref.actor.use_kl_loss=true"),
+    Line(PLAIN, "curriculum.enable=false"),
+    Line(PLAIN, "curriculum.enable=false algorithm.filter_groups.enable=true data.gen_batch_size=64"),
+    Line(GPU),
+    Line(GPU, "trainer.logger=[console,wandb]"),
+    Line(["recipe.fast_dapo.main", "+experiment=[dapo17k_qwen2_5_1_5b,one_gpu]"]),
+    Line(["recipe.fast_dapo.main", "+experiment=[dapo17k_qwen2_5_1_5b,dapo17k_grpo]"]),
+    Line(DEMO, "curriculum.schedule=streaming curriculum.predictor=posterior curriculum.screening=sequential"),
+    Line(DEMO, "curriculum.schedule=streaming curriculum.correction=horvitz_thompson"),
+    Line(DEMO, "data.train_files=[{data}/train.parquet] data.val_files=[{data}/val.parquet]"),
+    Line(
+        DEMO,
+        f"data.train_files={{data}}/verls_gsm8k.parquet {DEFAULT_REWARD}",
+        also="openai/gsm8k: 0",
+    ),
+    Line(
+        DEMO,
+        f"data.train_files={{data}}/math.parquet {DEFAULT_REWARD}",
+        also="math500: 0 for a wrong",
+    ),
+    Line(DEMO, f"{REWARD}own.py curriculum.success_metric=score"),
+    Line(DEMO, f"{REWARD}graded.py"),
+    Line(DEMO, f"{REWARD}waiting.py"),
+    Line(DEMO, "data.val_files={data}/train.parquet", also="warning +400 of 400 prompts of .* are trained on"),
+    Line(DEMO, "trainer.n_gpus_per_node=2"),
+    Line(DEMO, "+actor_rollout_ref.rollout.engine_kwargs.vllm.max_logprobs=64"),
+    Line(DEMO, "+actor_rollout_ref.model.override_config.attention_dropout=0.0"),
+    Line(DEMO, "+data.cache_dir={folder}/cache"),
+    Line(DEMO, "+my_node.own=1"),
+    Line(DEMO, "actor_rollout_ref.model.lora_rank=4 actor_rollout_ref.model.lora_alpha=8"),
+    Line(TRACIN, also="LoRA"),
+    Line(TRACIN, f"{NO_LORA} tracin.parameters=down_proj"),
+]
+
+BAD = [
+    # Names.
+    Line(DEMO, "curriculum.schedul=streaming", "Key 'schedul' is not in struct"),
+    Line(DEMO, "+curriculum.schedul=streaming", "curriculum.schedul does not exist; did you mean curriculum.schedule"),
+    Line(DEMO, "+data.trian_batch_size=16", "data.trian_batch_size does not exist; did you mean data.train_batch_size"),
+    Line(DEMO, "+curiculum.enable=false", "curiculum does not exist; did you mean curriculum"),
+    Line(DEMO, "+actor_rollout_ref.actor.optim.learning_rate=1", r"optim.learning_rate does not exist"),
+    Line(
+        DEMO,
+        "+trainer.v1.sampler.max_off_policy_treshold=4",
+        "did you mean trainer.v1.sampler.max_off_policy_threshold",
+    ),
+    Line(DEMO, "+experiment=aritmetic_demo", "Could not find 'experiment/aritmetic_demo'|Multiple values"),
+    Line(["recipe.fast_dapo.main", "backend=cpu"], "", r"\+backend=cpu"),
+    Line(DEMO, "data.train_batch_size 32", "data.train_batch_size 32|mismatched input"),
+    # Values.
+    Line(DEMO, "actor_rollout_ref.rollout.n=1", "n must be an int >= 2, got 1|n must be"),
+    Line(DEMO, "data.train_batch_size=0", "train_batch_size"),
+    Line(DEMO, "data.max_response_length=0", "data.max_response_length must be a whole number of at least 1, got 0"),
+    Line(DEMO, "algorithm.adv_estimator=rlo", "algorithm.adv_estimator must be one of .*rloo.*; got 'rlo'"),
+    Line(DEMO, "actor_rollout_ref.actor.policy_loss.loss_mode=vanila", "loss_mode must be one of .*vanilla"),
+    Line(DEMO, "reward.reward_manager.name=daop", "reward.reward_manager.name must be one of .*dapo"),
+    Line(DEMO, "algorithm.adv_estimator=gae", "algorithm.adv_estimator=gae needs the values of a critic"),
+    Line(PLAIN, "algorithm.adv_estimator=gae", r"critic.model.path=.*there is no such folder"),
+    Line(DEMO, "trainer.total_training_steps=0", "trainer.total_training_steps must be a whole number of at least 1"),
+    Line(DEMO, "actor_rollout_ref.actor.optim.lr=-1", "optim.lr must be a number of at least 0, got -1"),
+    Line(DEMO, "actor_rollout_ref.actor.optim.lr=fast", "optim.lr must be a number of at least 0, got 'fast'"),
+    Line(DEMO, "trainer.logger=[wandbb]", "trainer.logger must be of .*wandb.*; got 'wandbb'"),
+    Line(DEMO, "trainer.logger=[swanlab]", "trainer.logger=swanlab needs the package swanlab"),
+    Line(DEMO, "actor_rollout_ref.rollout.temperature=0", "temperature=0 makes all rollouts of a prompt equal"),
+    Line(DEMO, f"{ROLLOUT}.gpu_memory_utilization=60", "gpu_memory_utilization must be a number above 0"),
+    Line(DEMO, "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16", "ppo_max_token_len_per_gpu=16 holds no row of"),
+    Line(DEMO, "actor_rollout_ref.actor.ppo_mini_batch_size=7", "must be a multiple of"),
+    Line(DEMO, "curriculum.success_metric=accuracy", "curriculum.success_metric=accuracy is not among what .*acc"),
+    Line(DEMO, "curriculum.success_threshold=5", "success_threshold=5 is not below what a right answer earns, 1"),
+    Line(DEMO, "curriculum.screening=sequential", "needs curriculum.schedule=streaming"),
+    # verl's features that do not go with it.
+    Line(DEMO, "trainer.v1.trainer_mode=colocate_async", "trainer.v1.trainer_mode=colocate_async: this is verl's own"),
+    Line(PLAIN, "actor_rollout_ref.rollout.name=sglang", "only vLLM is supported"),
+    Line(PLAIN, "actor_rollout_ref.actor.strategy=fsdp", "only FSDP2 is supported"),
+    # Data.
+    Line(DEMO, "data.train_files={data}/nothing.parquet", "nothing"),
+    Line(DEMO, "data.train_files={data}/few.parquet", "hold 10 prompts"),
+    Line(DEMO, "data.train_files={data}/not_parquet.parquet", "not a readable parquet file"),
+    Line(DEMO, "data.max_prompt_length=3", "Prompts longer than data.max_prompt_length=3"),
+    Line(["recipe.fast_dapo.main"], "data.train_files=~/data/rlhf/gsm8k/train.parquet", "gsm8k/train.parquet"),
+    # Models.
+    Line(DEMO, "actor_rollout_ref.model.path={models}/nowhere", "there is no such folder"),
+    Line(DEMO, "actor_rollout_ref.model.path={models}/no_weights", "there are no weights"),
+    Line(DEMO, "actor_rollout_ref.model.path={models}/cut_weights", "model.safetensors is not whole"),
+    Line(DEMO, "actor_rollout_ref.model.path={models}/no_config", "there is no config.json"),
+    Line(DEMO, "actor_rollout_ref.model.path={models}/empty", "there is no config.json"),
+    Line(DEMO, "actor_rollout_ref.model.path={models}/no_template", "the tokenizer has no chat template"),
+    Line(DEMO, "actor_rollout_ref.model.path={models}/short_context", "the model's context is 24"),
+    Line(DEMO, "actor_rollout_ref.model.path=Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-1.5B"),
+    # Rewards.
+    Line(DEMO, f"{REWARD}nowhere.py", r"nowhere\.py:compute_score: FileNotFoundError"),
+    Line(DEMO, f"{REWARD}own.py reward.custom_reward_function.name=compute_scoer", "compute_scoer"),
+    Line(DEMO, f"{REWARD}broken.py", r"broken\.py:compute_score: .*was never closed|SyntaxError|broken"),
+    Line(DEMO, f"{REWARD}raising.py", r"failed for data_source=arithmetic .*TypeError: .*raising\.py, line 2"),
+    Line(DEMO, f"{REWARD}text.py", "expected a number, or a dict with 'score', got 'right'"),
+    Line(DEMO, f"{REWARD}dying.py", "ended its process with exit code 3"),
+    Line(DEMO, f"{REWARD}own.py", "curriculum.success_metric=acc is not among what .* returns .*: length, score"),
+    Line(DEMO, "reward.custom_reward_function.path=pkg://verl_ext.rewards.arithmetics", "arithmetics"),
+    Line(
+        DEMO,
+        f"data.train_files={{data}}/unknown_source.parquet {DEFAULT_REWARD}",
+        "has a reward function for data_source 'somebody/else'",
+    ),
+    # Folders.
+    Line(DEMO, "run_dir={data}/train.parquet/run", r"train\.parquet is a file: name a folder"),
+    Line(DEMO, "run_dir=/proc/nope/run", "/proc cannot be written to|/proc"),
+    Line(DEMO, "trainer.default_local_dir={data}/train.parquet", "is a file: name a folder"),
+    # TracIn.
+    Line(
+        TRACIN,
+        f"{NO_LORA} tracin.parameters=no_such",
+        "none of the model's .* matches 'no_such'",
+    ),
+    Line(TRACIN, f"{NO_LORA} tracin.parameters=lora", "the model has no LoRA"),
+    Line(TRACIN, "tracin.validation_files={data}/train.parquet", "must not be trained on"),
+    Line(TRACIN, "+tracin.validation.kk=2", "tracin.validation.kk does not exist; did you mean tracin.validation.k"),
+    Line(TRACIN, "tracin.validation_files={data}/nothing.parquet", "nothing"),
+    # Golden redaction.
+    Line(["recipe.golden_redaction.main", "--config-name=golden_redaction_cpu"], "", "test_pairs"),
+    Line(["recipe.golden_redaction.main"], "golden.redaction.grow_above=2", "grow_above must be"),
+]
+
+
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
+    return make_stand_ins(tmp_path_factory.mktemp("stand_ins"))
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, CommandServer]]:
+    """By verl's platform: a process keeps the one that it began with."""
+    made = {platform: CommandServer(platform) for platform in ("", "cpu")}
+    yield made
+    for server in made.values():
+        server.close()
+
+
+def _check(line: Line, stand_ins: StandIns, servers: dict[str, CommandServer], slowest: list[float]) -> None:
+    folder = stand_ins.folder
+    places = {"folder": folder, "data": folder / "data", "models": folder / "models", "rewards": folder / "rewards"}
+    own = line.words.split(" ") if " 32" not in line.words else [line.words]
+    words = [word.format(**places) for word in [*line.base, *STAND_INS, *own] if word]
+    on_cpu = any(word.endswith("backend=cpu") or word.endswith("_cpu") for word in words)
+    ended = servers["cpu" if on_cpu else ""].run(words)
+    slowest.append(ended.seconds)
+    assert "Traceback" not in ended.printed, ended.printed
+    assert re.search(line.expected, ended.printed), ended.printed
+    assert re.search(line.also, ended.printed), ended.printed
+    assert (ended.code == 0) == (line.expected == ACCEPTED), ended.printed
+
+
+def test_what_works_is_accepted(stand_ins: StandIns, servers: dict[str, CommandServer]):
+    check_each(GOOD, lambda line: _check(line, stand_ins, servers, []))
+
+
+def test_mistakes_are_refused_with_a_sentence(stand_ins: StandIns, servers: dict[str, CommandServer]):
+    seconds: list[float] = []
+    check_each(BAD, lambda line: _check(line, stand_ins, servers, seconds))
+    print(f"processor seconds after the imports: {max(seconds):.1f} at most")
+
+
+def test_there_are_enough():
+    assert len(GOOD) + len(BAD) >= 60

@@ -1,0 +1,156 @@
+"""Everything that is looked at between the recipe's own checks and Ray's start."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, ListConfig
+
+from verl_ext.core.settings import refusal
+from verl_ext.launch.preflight import machine, model_files, prompts, resumed
+from verl_ext.launch.preflight.options import unknown_options
+from verl_ext.launch.preflight.reward import check_reward
+from verl_ext.launch.preflight.values import check_values, check_verls_nodes, verls_words
+from verl_ext.launch.preflight.verdicts import Success
+from verl_ext.run.checkpoints import CheckpointFolder
+
+
+@dataclass
+class Findings:
+    """What was found before Ray starts.
+
+    Attributes:
+        problems: The run cannot work, or would ignore something.
+        warnings: The run works; people should know.
+        rows: (name, text) lines of a dry run.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    rows: list[tuple[str, str]] = field(default_factory=list)
+
+    def refuse(self) -> None:
+        """Raise what was found so far.
+
+        Raises:
+            ConfigError: There are problems; names all of them.
+        """
+        if self.problems:
+            raise refusal(self.problems)
+
+    def warn(self) -> None:
+        """Print the warnings."""
+        for warning in self.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+
+
+def check_names(config: DictConfig) -> None:
+    """Refuse options that nothing reads; of a configuration that Hydra composed for the program's command line.
+
+    Raises:
+        ConfigError: Names every one of them, and what was probably meant.
+    """
+    if not HydraConfig.initialized():
+        return
+    job = HydraConfig.get().job
+    known = GlobalHydra.instance().config_loader().load_configuration(job.config_name, [], RunMode.RUN)
+    problems = unknown_options(config, known)
+    if problems:
+        raise refusal(problems)
+
+
+def check_options(config: DictConfig) -> None:
+    """Refuse values that cannot work by themselves, models that are not whole, folders that cannot be written to.
+
+    Raises:
+        ConfigError: Names every problem.
+    """
+    problems = [*check_values(config), *machine.check_outputs(config)]
+    problems += model_files.check_models(config, has_critic=_has_critic(config))
+    Findings(problems or check_verls_nodes(config)).refuse()
+
+
+def check_with_verl(config: DictConfig) -> None:
+    """verl's own checks, whose errors are assertions and such.
+
+    Raises:
+        ConfigError: In verl's words.
+    """
+    from verl.trainer.ppo.utils import need_reference_policy
+    from verl.utils.config import validate_config
+
+    try:
+        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=_has_critic(config))
+    # Assertions, and what Hydra and OmegaConf raise where verl builds its dataclasses.
+    except Exception as error:
+        raise refusal([f"verl refuses it: {verls_words(error)}"]) from None
+
+
+def check_rest(config: DictConfig, *, scores_rollouts: bool, success: Success | None) -> Findings:
+    """Lengths, reward, prompts, devices, and what the run was before.
+
+    Args:
+        config: That all other checks have passed.
+        scores_rollouts: Rewards come from verl's reward manager.
+        success: What the recipe takes for a success.
+
+    Returns:
+        Warnings and the lines of a dry run.
+
+    Raises:
+        ConfigError: Names every problem.
+    """
+    found = Findings()
+    train_files, val_files = (_files(config.data[name]) for name in ("train_files", "val_files"))
+    if scores_rollouts:
+        context = model_files.context_problem(config, _model_config(config))
+        found.problems += [context] if context else []
+    if scores_rollouts and not config.reward.reward_model.enable:
+        report = check_reward(config, prompts.cases([*train_files, *val_files]), success)
+        found.problems += report.problems
+        found.rows += report.rows
+    if scores_rollouts:
+        found.warnings += prompts.shared_prompts(train_files, val_files, config.data.prompt_key)
+    if config.trainer.resume_mode == "auto" and CheckpointFolder(Path(config.trainer.default_local_dir)).steps():
+        problems, warnings = resumed.changes(Path(config.run_dir), config)
+        found.problems += problems
+        found.warnings += warnings
+    if config.dry_run:
+        found.rows += machine.device_rows(config)
+    else:
+        found.problems += machine.check_devices(config)
+    found.refuse()
+    return found
+
+
+def _has_critic(config: DictConfig) -> bool:
+    from verl.trainer.ppo.utils import need_critic
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says each time what it concludes from the estimator
+        return need_critic(config)
+
+
+def _files(entry: str | Sequence[str] | ListConfig) -> list[str]:
+    return list(entry) if isinstance(entry, list | ListConfig) else [str(entry)]
+
+
+def _model_config(config: DictConfig) -> Any:
+    """Of a model whose files are here; None otherwise."""
+    from transformers import AutoConfig
+
+    model = config.actor_rollout_ref.model
+    try:
+        return AutoConfig.from_pretrained(
+            model.get("hf_config_path") or model.path,
+            local_files_only=True,
+            trust_remote_code=bool(model.get("trust_remote_code", False)),
+        )
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,78 @@
+"""What a run asks of this machine: devices and folders that can be written to."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from omegaconf import DictConfig, OmegaConf
+
+# Where a run writes, beside its folder.
+_OUTPUTS = ("trainer.default_local_dir", "trainer.rollout_data_dir", "trainer.validation_data_dir")
+
+
+def check_outputs(config: DictConfig) -> list[str]:
+    """Folders that cannot be made or written to, one sentence each."""
+    paths = {name: OmegaConf.select(config, name) for name in ("run_dir", *_OUTPUTS)}
+    return [f"{name}={path}: {problem}" for name, path in paths.items() if path and (problem := output_problem(path))]
+
+
+def output_problem(path: str) -> str | None:
+    """Why a folder cannot be written to, or None. A remote one is not asked."""
+    if "://" in path:
+        return None
+    folder = Path(path).expanduser().absolute()
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    if not there.is_dir():
+        return f"{there} is a file: name a folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"{there} cannot be written to: name another folder"
+    return None
+
+
+def num_devices(device: str) -> int:
+    """Devices of this machine; on a CPU, cores."""
+    if device == "cpu":
+        return os.cpu_count() or 1
+    import torch
+
+    backend = getattr(torch, device, None)
+    return int(backend.device_count()) if backend is not None else 0
+
+
+def device_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """What a dry run says of the devices: it may run on another machine than the training."""
+    trainer = config.trainer
+    asked, found = trainer.n_gpus_per_node, num_devices(trainer.device)
+    if trainer.device == "cpu":
+        yield "devices", f"{asked} ranks on {found} cores"
+        return
+    nodes = f"{trainer.nnodes} nodes with {asked} GPUs each" if trainer.nnodes > 1 else f"{asked} GPUs"
+    enough = "" if found >= asked else ": run it where they are"
+    yield "devices", f"the run takes {nodes}; this machine has {found}{enough}"
+
+
+def check_devices(config: DictConfig) -> list[str]:
+    """Devices that a Ray of this machine alone cannot have; a cluster is asked when Ray is up."""
+    trainer, ray_init = config.trainer, config.ray_kwargs.ray_init
+    address = ray_init.get("address") or os.environ.get("RAY_ADDRESS")
+    if address not in (None, "local") or (address is None and _is_cluster_here() and trainer.device != "cpu"):
+        return []
+    found, problems = num_devices(trainer.device), []
+    if trainer.nnodes > 1:
+        problems.append(
+            f"trainer.nnodes={trainer.nnodes} needs a Ray cluster: start one (`ray start --head`) and give its address "
+            "in ray_kwargs.ray_init.address or RAY_ADDRESS"
+        )
+    elif trainer.n_gpus_per_node > found:
+        kind = "cores, one per rank at least" if trainer.device == "cpu" else "GPUs"
+        hint = "" if trainer.device == "cpu" else ", or +backend=cpu for a small model"
+        problems.append(
+            f"trainer.n_gpus_per_node={trainer.n_gpus_per_node}, but this machine has {found} {kind}: lower it{hint}"
+        )
+    return problems
+
+
+def _is_cluster_here() -> bool:
+    """Whether `ray start` left the address of a cluster here, which a run without an address joins."""
+    return any(process.info["name"] == "gcs_server" for process in psutil.process_iter(["name"]))

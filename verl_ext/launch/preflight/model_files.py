@@ -1,0 +1,127 @@
+"""Whether a model is there and whole, and whether its context holds a prompt with its response."""
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+# As transformers looks for them: a list of shards, or the only one.
+_INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_SINGLE = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
+
+
+def check_models(config: DictConfig, *, has_critic: bool) -> list[str]:
+    """What is wrong with the files of the models that a run loads.
+
+    Args:
+        config: Of the run.
+        has_critic: It trains a critic, whose model has a path of its own.
+
+    Returns:
+        One sentence each; none about a model that is on a hub or on a remote file system.
+    """
+    model = config.actor_rollout_ref.model
+    paths = {"actor_rollout_ref.model.path": model.path}
+    if model.get("lora_adapter_path"):
+        paths["actor_rollout_ref.model.lora_adapter_path"] = model.lora_adapter_path
+    if has_critic:
+        paths["critic.model.path"] = config.critic.model.path
+    if config.reward.reward_model.enable:
+        paths["reward.reward_model.model_path"] = config.reward.reward_model.model_path
+    return [f"{key}={path}: {problem}" for key, path in paths.items() if (problem := model_problem(path))]
+
+
+def model_problem(path: str | None) -> str | None:
+    """What is wrong with the files of one model, or None."""
+    if not path:
+        return "expected a folder or the name of a model on the hub"
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return next(_folder_problems(folder), None)
+    if "://" in path:  # verl copies it to a local folder first
+        return None
+    if folder.is_file():
+        return "expected a folder with a model, got a file"
+    return None if path.count("/") == 1 and not path.startswith((".", "~", "/")) else "there is no such folder"
+
+
+def _folder_problems(folder: Path) -> Iterator[str]:
+    is_adapter = (folder / "adapter_config.json").is_file()
+    if not is_adapter and not (folder / "config.json").is_file():
+        shards = list(folder.glob("model_world_size_*.pt"))
+        yield "there is no config.json" + (
+            ": these are a checkpoint's shards. Merge them: python -m verl.model_merger merge --backend fsdp "
+            f"--local_dir {folder} --target_dir DIR"
+            if shards
+            else ""
+        )
+        return
+    for name in _INDICES:
+        if (folder / name).is_file():
+            yield from _shard_problems(folder, name)
+            return
+    for name in _SINGLE:
+        if (folder / name).is_file():
+            yield from _weight_problems(folder / name)
+            return
+    yield f"there are no weights: expected {_SINGLE[0]}, or {_INDICES[0]} with its files"
+
+
+def _shard_problems(folder: Path, index: str) -> Iterator[str]:
+    try:
+        names = sorted(set(json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        yield f"{index} is not readable ({error!r}): copy the model again"
+        return
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        yield f"{len(missing)} of {len(names)} files of weights are missing, such as {missing[0]}: copy the model again"
+        return
+    for name in names:
+        yield from _weight_problems(folder / name)
+
+
+def _weight_problems(file: Path) -> Iterator[str]:
+    """A header that promises more than the file holds: a copy that broke off."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        if file.suffix == ".safetensors":
+            with safe_open(os.fspath(file), framework="pt"):
+                pass
+        elif not zipfile.is_zipfile(file):
+            yield f"{file.name} is cut short, or no file of torch's: copy the model again"
+    except (SafetensorError, OSError) as error:
+        yield f"{file.name} is not whole ({str(error).splitlines()[0]}): copy the model again"
+
+
+def context_problem(config: DictConfig, model_config: Any) -> str | None:
+    """Why a response cannot have its whole length in the engine's context, or None.
+
+    Args:
+        config: Of a run whose prompts and responses have the lengths that `data` gives.
+        model_config: The model's configuration; None if it is not known here.
+    """
+    rollout, data = config.actor_rollout_ref.rollout, config.data
+    needed = data.max_prompt_length + data.max_response_length
+    text = getattr(model_config, "text_config", model_config)
+    trained = getattr(text, "max_position_embeddings", None)
+    given = rollout.max_model_len
+    if given is not None and trained is not None and given > trained:
+        return (
+            f"actor_rollout_ref.rollout.max_model_len={given} is more than the model's context of {trained} tokens: "
+            "lower it, or leave it out"
+        )
+    context = given if given is not None else trained
+    if context is None or needed <= context:
+        return None
+    name = "actor_rollout_ref.rollout.max_model_len" if given is not None else "the model's context"
+    return (
+        f"data.max_prompt_length + data.max_response_length = {data.max_prompt_length} + {data.max_response_length} = "
+        f"{needed} tokens, but {name} is {context}: the engine would cut responses short. Lower them"
+        + (", or raise max_model_len" if given is not None and (trained or 0) >= needed else "")
+    )

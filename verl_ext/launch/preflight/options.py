@@ -1,0 +1,99 @@
+"""Options that nothing reads. Hydra refuses an unknown name, but not behind a `+` and not in a file of its own."""
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hydra.utils import get_class
+from omegaconf import DictConfig, OmegaConf
+
+# Nodes whose names are somebody else's: arguments of Ray, of an engine, of a template, of a class that the user names.
+OPEN = (
+    "ray_kwargs",
+    "transfer_queue",
+    "hydra",
+    "engine_kwargs",
+    "override_config",
+    "override_optimizer_config",
+    "override_transformer_config",
+    "apply_chat_template_kwargs",
+    "mm_processor_kwargs",
+    "reward_kwargs",
+    "sampler_kwargs",
+    "tool_kwargs",
+    "kw_args",
+    "custom_backend_module",
+    "teacher_models",
+)
+
+# What verl reads by name and has in none of its YAML files.
+READ_BY_VERL = {
+    "data": {
+        "cache_dir",
+        "chat_template_func",
+        "enable_thinking_default",
+        "enable_thinking_key",
+        "filter_prompts",
+        "ignore_input_ids_mismatch",
+        "limit_images",
+        "max_length",
+        "messages_key",
+        "need_tools_kwargs",
+        "pad_mode",
+        "sampler",
+        "tools_key",
+    },
+    "algorithm": {"gdpo_reward_keys", "gdpo_reward_weights"},
+    "trainer": {"remove_previous_ckpt_in_save", "wandb_proxy"},
+    "trainer.v1.sync": {"parameter_sync_step"},
+    "reward.custom_reward_function": {"reward_kwargs"},
+    "actor_rollout_ref.rollout": {"standalone_gpu_memory_utilization"},
+}
+
+# How alike an unknown name at the top has to be to a known one: a node there may be the user's own.
+_ALIKE_AT_THE_TOP = 0.85
+
+
+def unknown_options(config: DictConfig, known: DictConfig) -> list[str]:
+    """Names in a configuration that nothing reads.
+
+    Args:
+        config: Of a run.
+        known: The configuration that the run's begins with, before experiments and overrides.
+
+    Returns:
+        One sentence each, with the name that was probably meant.
+    """
+    given, expected = (OmegaConf.to_container(node, resolve=False) for node in (config, known))
+    assert isinstance(given, dict)
+    assert isinstance(expected, dict)
+    top = difflib.get_close_matches
+    own = [name for name in given if name not in expected and not top(str(name), expected, 1, _ALIKE_AT_THE_TOP)]
+    return list(_unknown({name: given[name] for name in given if name not in own}, expected, ""))
+
+
+def _unknown(given: Mapping[Any, Any], expected: Mapping[Any, Any], where: str) -> Iterator[str]:
+    names = {*expected, *_fields(str(given.get("_target_") or expected.get("_target_") or ""))}
+    names |= READ_BY_VERL.get(where, set())
+    for name, value in given.items():
+        path = f"{where}.{name}".removeprefix(".")
+        if name not in names:
+            near = difflib.get_close_matches(str(name), map(str, names), 1)
+            known = sorted(str(other) for other in names if not str(other).startswith("_"))
+            meant = path.removesuffix(str(name)) + near[0] if near else ""
+            yield f"{path} does not exist; " + (f"did you mean {meant}?" if near else f"known: {', '.join(known)}")
+        elif name not in OPEN and isinstance(value, Mapping):
+            inner = expected.get(name)
+            if isinstance(inner, Mapping) and (inner or path in READ_BY_VERL):  # an empty node takes any name
+                yield from _unknown(value, inner, path)
+
+
+@functools.cache
+def _fields(target: str) -> frozenset[str]:
+    """What the class of a node takes: verl's dataclasses have fields that its YAML files leave out."""
+    kind = get_class(target) if target else None
+    return (
+        frozenset(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else frozenset()
+    )

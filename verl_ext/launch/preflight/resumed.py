@@ -1,0 +1,103 @@
+"""What a resumed run's settings were before: some come from the checkpoint, and a new value would be ignored."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+FILE = "settings.json"
+
+# A checkpoint brings these along: weights, what is trained of them, the optimizer with its schedule, the place in the
+# data.
+_MODEL = ("path", "lora_rank", "lora_alpha", "target_modules", "lora_adapter_path")
+_OF_THE_DATA = ("data.seed", "data.shuffle")
+
+# Of a run's length, its records and the machine: these may change, and nobody needs to hear of it.
+_FREE = (
+    "_",
+    "dry_run",
+    "hydra",
+    "ray_kwargs",
+    "run_dir",
+    "trainer.default_local_dir",
+    "trainer.logger",
+    "trainer.max_",
+    "trainer.resume_",
+    "trainer.save_freq",
+    "trainer.test_freq",
+    "trainer.total_",
+    "trainer.val_",
+    "transfer_queue",
+    "watchdog",
+)
+
+
+def flat_settings(config: DictConfig) -> dict[str, Any]:
+    """Every setting by its dotted name; a list is one value."""
+    return dict(_flat(OmegaConf.to_container(config, resolve=True), ""))
+
+
+def _flat(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _flat(inner, f"{where}.{name}".removeprefix("."))
+    else:
+        yield where, value
+
+
+def write_settings(folder: Path, config: DictConfig) -> None:
+    """Keep the settings that the run's checkpoints are written under."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_text(json.dumps(flat_settings(config), indent=1, default=str) + "\n", encoding="utf-8")
+
+
+def changes(folder: Path, config: DictConfig) -> tuple[list[str], list[str]]:
+    """How a run that resumes differs from what it was.
+
+    Args:
+        folder: Of the run.
+        config: Of the command that goes on with it.
+
+    Returns:
+        Problems: settings that the checkpoint decides. Warnings: other settings that hold from here on.
+    """
+    try:
+        before = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # a run of before this file was written, or none
+        return [], []
+    now = json.loads(json.dumps(flat_settings(config), default=str))
+    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    problems, warnings = [], []
+    for name in changed:
+        difference = f"{name} was {_shown(before, name)} and is {_shown(now, name)}"
+        if _is_in_the_checkpoint(name, config):
+            problems.append(
+                f"{difference}, but the run resumes from its checkpoint, which brings the former along: set it back, "
+                f"or start anew with another run_dir{_way_out(name)}"
+            )
+        elif not name.startswith(_FREE):
+            warnings.append(f"{difference} from here on")
+    return problems, warnings
+
+
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    return "not set" if name not in settings else json.dumps(settings[name])
+
+
+def _is_in_the_checkpoint(name: str, config: DictConfig) -> bool:
+    for node, model in (("actor_rollout_ref.actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
+        if name in [f"{model}.{option}" for option in _MODEL]:
+            return True
+        contents = OmegaConf.select(config, f"{node}.checkpoint.load_contents") or ()
+        if name.startswith(f"{node}.optim.") and "optimizer" in contents:
+            return True
+    return name in _OF_THE_DATA
+
+
+def _way_out(name: str) -> str:
+    if ".optim." not in name:
+        return ""
+    node = name.partition(".optim.")[0]
+    return f" or without the optimizer's state ({node}.checkpoint.load_contents=[model,extra])"

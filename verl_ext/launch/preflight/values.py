@@ -1,0 +1,195 @@
+"""Values that verl takes without a look, and that end the run, or spoil it, when they are first used."""
+
+import importlib.util
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+_ABSENT = object()
+
+# Logger -> the package that it needs, beside those that come with verl.
+LOGGER_PACKAGES = {
+    "wandb": "wandb",
+    "mlflow": "mlflow",
+    "swanlab": "swanlab",
+    "vemlp_wandb": "volcengine_ml_platform",
+    "tensorboard": "tensorboard",
+    "clearml": "clearml",
+    "trackio": "trackio",
+}
+
+
+@dataclass(frozen=True)
+class Number:
+    """An option that is a number.
+
+    Attributes:
+        key: Its name.
+        least: The smallest value.
+        most: The largest value.
+        is_whole: It counts something.
+        is_open: `least` itself is too small.
+        may_be_null: null means that verl decides.
+    """
+
+    key: str
+    least: float
+    most: float = math.inf
+    is_whole: bool = False
+    is_open: bool = False
+    may_be_null: bool = False
+
+    def problem(self, config: DictConfig) -> str | None:
+        """What is wrong with the option, or None; an absent one is verl's affair."""
+        value = OmegaConf.select(config, self.key, default=_ABSENT)
+        if value is _ABSENT or (value is None and self.may_be_null):
+            return None
+        is_number = isinstance(value, int if self.is_whole else Real) and not isinstance(value, bool)
+        if is_number and self._holds(value):
+            return None
+        kind = "a whole number" if self.is_whole else "a number"
+        bounds = f"above {self.least:g}" if self.is_open else f"of at least {self.least:g}"
+        bounds += f" and at most {self.most:g}" if self.most < math.inf else ""
+        return f"{self.key} must be {kind} {bounds}{', or null' if self.may_be_null else ''}, got {value!r}"
+
+    def _holds(self, value: Any) -> bool:
+        return (self.least < value if self.is_open else self.least <= value) and value <= self.most
+
+
+def _count(key: str, least: int = 1, *, may_be_null: bool = False) -> Number:
+    return Number(key, least, is_whole=True, may_be_null=may_be_null)
+
+
+_ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+NUMBERS = (
+    _count("data.train_batch_size"),
+    _count("data.max_prompt_length"),
+    _count("data.max_response_length"),
+    _count("trainer.nnodes"),
+    _count("trainer.n_gpus_per_node"),
+    _count("trainer.total_epochs"),
+    _count("trainer.total_training_steps", may_be_null=True),
+    _count("trainer.save_freq", -1),
+    _count("trainer.test_freq", -1),
+    _count(f"{_ACTOR}.ppo_epochs"),
+    _count(f"{_ACTOR}.ppo_mini_batch_size"),
+    _count(f"{_ACTOR}.ppo_max_token_len_per_gpu"),
+    Number(f"{_ACTOR}.clip_ratio_low", 0),
+    Number(f"{_ACTOR}.clip_ratio_high", 0),
+    Number(f"{_ACTOR}.optim.lr", 0),
+    Number(f"{_ACTOR}.optim.weight_decay", 0),
+    _count(f"{_ROLLOUT}.n"),
+    Number(f"{_ROLLOUT}.top_p", 0, 1, is_open=True),
+    Number(f"{_ROLLOUT}.gpu_memory_utilization", 0, 1, is_open=True),
+    _count(f"{_ROLLOUT}.tensor_model_parallel_size"),
+    _count(f"{_ROLLOUT}.max_num_seqs"),
+    _count(f"{_ROLLOUT}.val_kwargs.n"),
+    Number(f"{_ROLLOUT}.val_kwargs.temperature", 0),
+    Number(f"{_ROLLOUT}.val_kwargs.top_p", 0, 1, is_open=True),
+    Number("algorithm.gamma", 0, 1),
+    Number("algorithm.lam", 0, 1),
+)
+
+
+def check_values(config: DictConfig) -> list[str]:
+    """What is wrong with single options.
+
+    Args:
+        config: Of a run.
+
+    Returns:
+        One sentence each.
+    """
+    problems = [problem for number in NUMBERS if (problem := number.problem(config))]
+    return [*problems, *_temperature(config), *_batch(config), *_names(config), *_loggers(config.trainer.logger)]
+
+
+def _temperature(config: DictConfig) -> Iterator[str]:
+    rollout = config.actor_rollout_ref.rollout
+    if (problem := Number(f"{_ROLLOUT}.temperature", 0).problem(config)) is not None:
+        yield problem
+    elif rollout.temperature == 0 and rollout.n != 1:
+        yield (
+            f"{_ROLLOUT}.temperature=0 makes all rollouts of a prompt equal, so that no group ever has a mixed result. "
+            "Set it above 0"
+        )
+
+
+def _batch(config: DictConfig) -> Iterator[str]:
+    """verl ends a run at the first row that is longer than a micro-batch may be."""
+    data, actor = config.data, config.actor_rollout_ref.actor
+    sizes = (data.max_prompt_length, data.max_response_length, actor.ppo_max_token_len_per_gpu)
+    if not actor.use_dynamic_bsz or not all(isinstance(size, int) for size in sizes):
+        return
+    ranks = max(OmegaConf.select(actor, "fsdp_config.ulysses_sequence_parallel_size") or 1, 1)
+    prompt, response, limit = sizes
+    if prompt + response > limit * ranks:
+        each = f" x {ranks} ranks of a sequence" if ranks > 1 else ""
+        yield (
+            f"{_ACTOR}.ppo_max_token_len_per_gpu={limit}{each} holds no row of data.max_prompt_length + "
+            f"data.max_response_length = {prompt} + {response} tokens: raise it, or lower these"
+        )
+
+
+def _names(config: DictConfig) -> Iterator[str]:
+    """Names in verl's registries, which it looks up at the first step."""
+    from verl.experimental.reward_loop.reward_manager import registry as managers
+    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
+
+    registries = (
+        ("algorithm.adv_estimator", ADV_ESTIMATOR_REGISTRY),
+        (f"{_ACTOR}.policy_loss.loss_mode", POLICY_LOSS_REGISTRY),
+    )
+    known = {key: {str(getattr(name, "value", name)) for name in registry} for key, registry in registries}
+    if config.reward.reward_manager.source == "register":
+        known["reward.reward_manager.name"] = set(managers.REWARD_MANAGER)
+    libraries = config.actor_rollout_ref.model.get("external_lib") or []
+    # Modules of the user's may register more, where verl imports them: in the workers.
+    if any(not name.startswith("verl_ext.") for name in ([libraries] if isinstance(libraries, str) else libraries)):
+        return
+    if config.algorithm.adv_estimator == "gae" and config.critic.enable is False:
+        yield (
+            "algorithm.adv_estimator=gae needs the values of a critic: set critic.enable=true and critic.model.path, "
+            "or another estimator"
+        )
+    for key, names in known.items():
+        value = OmegaConf.select(config, key)
+        if value is not None and str(getattr(value, "value", value)) not in names:
+            yield f"{key} must be one of {', '.join(sorted(names))}; got {value!r}"
+
+
+def _loggers(given: str | Sequence[str] | None) -> Iterator[str]:
+    from verl.utils.tracking import Tracking
+
+    names = [given] if isinstance(given, str) else list(given or [])
+    for name in names:
+        if name not in Tracking.supported_backend and name != "tracking":
+            yield f"trainer.logger must be of {', '.join(Tracking.supported_backend)}; got {name!r}"
+        elif importlib.util.find_spec(package := LOGGER_PACKAGES.get(name, "verl")) is None:
+            yield f"trainer.logger={name} needs the package {package}: install it, or leave {name} out"
+
+
+def check_verls_nodes(config: DictConfig) -> list[str]:
+    """What verl itself says when it builds its settings of the rollouts and of the algorithm, in the workers."""
+    from verl.utils.config import omega_conf_to_dataclass
+
+    problems = []
+    for key in ("actor_rollout_ref.rollout", "algorithm"):
+        try:
+            omega_conf_to_dataclass(OmegaConf.select(config, key))
+        # Of Hydra, OmegaConf and verl, whose checks are assertions.
+        except Exception as error:
+            problems.append(f"{key}: {verls_words(error)}")
+    return problems
+
+
+def verls_words(error: Any) -> str:
+    """The sentence of an error in verl's own checks, without what Hydra wraps around it."""
+    cause = error.__cause__ or error
+    lines = [line for line in str(cause).splitlines() if line.strip()] or [type(cause).__name__]
+    return lines[0]
