@@ -13,6 +13,16 @@ from decimal import Decimal
 
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
+# Instructions that end the questions of files made elsewhere: ours, and those of verl's examples/data_preprocess (MATH,
+# GSM8K, and GSM8K with tools).
+_ENDINGS = (
+    INSTRUCTION,
+    "Let's think step by step and output the final answer within \\boxed{}.",
+    'Let\'s think step by step and output the final answer after "####".',
+    "Let's think step by step and output the final answer after `####`.",
+)
+_QUOTES = str.maketrans({"\u2019": "'", "\u201c": '"', "\u201d": '"'})
+
 # What the prompts of DAPO-Math-17k on the hub (BytedTsinghua-SIA) have around every question.
 _DAPO_PREFIX = re.compile(r"\A\s*Solve the following math problem step by step\..*?answer to the problem\.\s*", re.S)
 _DAPO_SUFFIX = re.compile(r"\s*Remember to put your answer on its own line after \"Answer:\"\.?\s*\Z")
@@ -44,14 +54,21 @@ def same_text_key(question: str) -> str:
 
 
 def strip_instructions(prompt: str) -> str:
-    """The question without the instruction that we, or DAPO's authors, put around it."""
+    r"""The question without the instructions that we, verl's examples or DAPO's authors put around it.
+
+    Example:
+        >>> strip_instructions("What is 1+1? Let's think step by step and output the final answer within \\boxed{}.")
+        'What is 1+1?'
+    """
     text = _DAPO_SUFFIX.sub("", _DAPO_PREFIX.sub("", prompt)).strip()
-    return text.removesuffix(INSTRUCTION).strip()
+    while ending := next((e for e in _ENDINGS if text.translate(_QUOTES).endswith(e)), ""):
+        text = text[: -len(ending)].strip()
+    return text
 
 
-def with_instruction(question: str) -> str:
-    """The user message of a row."""
-    return f"{question.strip()}\n{INSTRUCTION}"
+def with_instruction(question: str, instruction: str = INSTRUCTION) -> str:
+    """The user message of a row; the question alone if the instruction is empty."""
+    return f"{question.strip()}\n{instruction}".strip()
 
 
 def last_boxed(solution: str) -> str | None:
@@ -79,10 +96,13 @@ def last_boxed(solution: str) -> str | None:
 
 
 def answer_text(answer: object) -> str:
-    """An answer as text; a whole number loses its decimal zeros (27.0 becomes "27"), anything else stays as it is."""
+    """An answer as text; a whole number loses its decimal zeros (27.0 becomes "27"), anything else stays as it is.
+
+    A backslash at the end, the rest of a LaTeX space, is no part of it.
+    """
     if answer is None:
         return ""
-    text = str(answer).strip()
+    text = str(answer).strip().rstrip("\\").rstrip()
     whole = _WHOLE_DECIMAL.fullmatch(text)
     return whole.group(1) if whole else text
 
@@ -91,6 +111,21 @@ def integer_text(answer: object) -> str:
     """As `answer_text`, and without the leading zeros that AIME's answer sheets have ("025" becomes "25")."""
     text = answer_text(answer)
     return str(int(text)) if _PLAIN_INTEGER.fullmatch(text) else text
+
+
+def has_matching_braces(answer: str) -> bool:
+    r"""Whether an answer can stand in `\boxed{}`: every brace has its partner; `\{` and `\}` are characters.
+
+    Example:
+        >>> has_matching_braces("\\frac{1}{2}"), has_matching_braces("\\frac{1}{2"), has_matching_braces("[0, \\}")
+        (True, False, True)
+    """
+    depth = 0
+    for brace in re.finditer(r"\\.|[{}]", answer, re.S):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def is_float_artefact(answer: str) -> bool:
