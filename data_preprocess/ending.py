@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ class OutputError(SignalError):
 
 
 @contextmanager
-def errors_in_one_line(folder: Path, *others: type[Exception]) -> Iterator[None]:
+def errors_in_one_line(folder: Path, *others: type[Exception]) -> Generator[None]:
     """End the program with one line for whatever is wrong with its files, and before any work for a wrong output.
 
     Args:

@@ -7,7 +7,8 @@ Writes olympiad_bench.parquet. With --holdout_size 200 it also writes olympiad_b
 that are left out of the training file, in other words, too.
 
 A column inside another is named with a dot (`extra.answer`), an entry of a list by its number (`messages.0.content`).
-The question is a text or a conversation, of which the last user message counts; the instructions of verl's examples, of
+The question is a text or a conversation, of which the last user message counts, or several columns one after the other
+(`--question Body Question`; those that a row leaves empty are left out). The instructions of verl's examples, of
 DAPO's authors and ours are taken off, and --instruction (default: ours; "" for none) is put behind it. The answer is a
 text, a number or a list: what follows the last "####", or the last `\boxed{}` of a solution, or all of it. Several
 entries are one answer if the row has `is_multiple_answer: true`, as OlympiadBench's rows; otherwise the row goes.
@@ -24,7 +25,7 @@ from data_preprocess.math.columns import value_at
 from data_preprocess.math.command import add_common_arguments, check_sizes, prepare_or_exit
 from data_preprocess.math.data import MathProblem, MathSet
 from data_preprocess.math.source import question_text
-from data_preprocess.math.text import INSTRUCTION
+from verl_ext.data.math_instructions import INSTRUCTION
 from verl_ext.data.row_report import UnusableRow
 from verl_ext.data.row_source import SUFFIXES, HubSource
 from verl_ext.rewards.math_answer import DATA_SOURCES
@@ -32,21 +33,21 @@ from verl_ext.rewards.math_answer import DATA_SOURCES
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
-def read(row: Mapping[str, Any], *, question: str, answer: str) -> MathProblem:
+def read(row: Mapping[str, Any], *, question: Sequence[str], answer: str) -> MathProblem:
     """The problem of a row.
 
     Args:
         row: Raw.
-        question: Its column.
+        question: Its columns.
         answer: Its column.
 
     Raises:
         UnusableRow: It has no question or no answer, or several, or an answer that cannot be checked.
     """
-    text = question_text(value_at(row, question))
-    if not text:
+    texts = [question_text(value_at(row, column)) for column in question]
+    if not any(texts):
         raise UnusableRow("no question")
-    return MathProblem(text, read_answer(row, answer))
+    return MathProblem("\n".join(filter(None, texts)), read_answer(row, answer))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         held_out=(f"{args.name}_held_out", args.holdout_size) if args.holdout_size else None,
         data_source=args.data_source,
         instruction=args.instruction,
-        columns={"question": args.question, "answer": args.answer},
+        columns=[*(("question", column) for column in args.question), ("answer", args.answer)],
     )
     prepare_or_exit(dataset, args)
     source = args.data_source or args.name
@@ -81,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", required=True, help="of the set: NAME.parquet, and the indices NAME/0, NAME/1 …")
     parser.add_argument("--input", required=True, help=f"file ({', '.join(SUFFIXES)}) or hub name")
-    parser.add_argument("--question", required=True, metavar="COLUMN", help="column of the question")
+    parser.add_argument("--question", required=True, nargs="+", metavar="COLUMN", help="columns of the question")
     parser.add_argument("--answer", required=True, metavar="COLUMN", help="column of the answer")
     parser.add_argument("--split", choices=("train", "test"), default="train", help="test: no row goes as a repeat")
     parser.add_argument("--hub_split", help="split of a set on the hub (default: --split)")

@@ -47,24 +47,24 @@ class Columns:
     """Which columns the rows of a file have.
 
     Args:
-        needed: Columns that at least one row must have, by the option that names them.
+        needed: The option and the name of each column that at least one row must have.
     """
 
-    def __init__(self, needed: Mapping[str, str]) -> None:
+    def __init__(self, needed: Iterable[tuple[str, str]]) -> None:
         self.names: dict[str, None] = {}  # in the order of their first rows
-        self._missing = dict(needed)
+        self._missing = list(needed)
 
     def watch(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """The rows, while their columns are noted."""
         for row in rows:
             self.names.update(dict.fromkeys(column_names(row)))
-            self._missing = {o: column for o, column in self._missing.items() if value_at(row, column) is MISSING}
+            self._missing = [(option, name) for option, name in self._missing if value_at(row, name) is MISSING]
             yield row
 
     def check(self, source: str) -> None:
         """Raises SourceError if a needed column was in no row, unless there were no rows at all."""
         if self._missing and self.names:
-            wrong = " and ".join(f"--{option} {column}" for option, column in self._missing.items())
+            wrong = " and ".join(f"--{option} {name}" for option, name in self._missing)
             raise SourceError(f"{source}: no row has the column of {wrong}. It has: {listed(self.names)}.")
 
 

@@ -146,7 +146,8 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
 def _nothing_usable(source: str, dataset: MathSet, counts: Counter[str], columns: Iterable[str]) -> str:
     if not counts["rows read"]:
         return f"{source}: the file has no rows. Fetch it again."
-    cure = f"Check {' and '.join(f'--{o}' for o in dataset.columns)}." if dataset.columns else f"Is it {dataset.name}?"
+    options = dict.fromkeys(f"--{option}" for option, _ in dataset.columns)
+    cure = f"Check {' and '.join(options)}." if options else f"Is it {dataset.name}?"
     return f"{source}: no row is usable ({reasons(counts)}). Its columns: {listed(columns)}. {cure}"
 
 

@@ -12,20 +12,20 @@ of a training set says "gsm8k_test/17"), `split`, and, as text that is empty whe
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from data_preprocess.math.answer import as_list, checkable, only_answer
 from data_preprocess.math.source import question_of
 from data_preprocess.math.text import (
-    INSTRUCTION,
     answer_text,
     integer_text,
     last_boxed,
     same_text_key,
     with_instruction,
 )
+from verl_ext.data.math_instructions import INSTRUCTION
 from verl_ext.data.row_report import UnusableRow, require_unicode
 from verl_ext.data.row_source import HubSource
 from verl_ext.data.schema import make_row
@@ -110,7 +110,7 @@ class MathSet:
         validation: Name and size of a file with some of `held_out`'s questions; None for no such file.
         data_source: None: the name.
         instruction: What the user message says after the question; may be empty.
-        columns: The columns that some row must have, by the option that names them.
+        columns: The option and the name of each column that some row must have.
     """
 
     name: str
@@ -120,7 +120,7 @@ class MathSet:
     validation: tuple[str, int] | None = None
     data_source: str | None = None
     instruction: str = INSTRUCTION
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[tuple[str, str]] = ()
 
     def file_name(self, split: str) -> str:
         """Name of a split's file, without its suffix."""

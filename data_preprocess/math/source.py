@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from data_preprocess.math.text import strip_instructions
+from verl_ext.data.math_instructions import strip_instructions
 from verl_ext.data.row_source import SourceError, read_file
 
 QUESTION_FIELDS = ("problem", "question", "prompt")

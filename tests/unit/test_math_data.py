@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_preprocess.math.data import CONFLICT, REPEATED, MathSet, collect
-from data_preprocess.math.text import INSTRUCTION
+from verl_ext.data.math_instructions import INSTRUCTION
 from verl_ext.data.row_choice import draw
 from verl_ext.data.row_report import UnusableRow
 from verl_ext.data.row_source import SUFFIXES, HubSource, SourceError, read_file
@@ -189,7 +189,9 @@ def test_what_is_held_out_does_not_depend_on_the_order_of_the_rows():
     assert len(drawn[0]) == 10
 
 
-def test_questions_of_a_test_set_are_reported_and_on_request_left_out(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_questions_of_a_test_set_are_reported_and_on_request_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     source = write_jsonl(tmp_path / "in.jsonl", questions(10))
     raw = write_jsonl(tmp_path / "raw.jsonl", [{"question": "what is $3$ plus 9 ?"}, {"question": "Other?"}])
     script("amc23").main(

@@ -11,7 +11,7 @@ import yaml
 
 from data_preprocess import dapo_math_17k, math_file
 from data_preprocess.math.columns import MISSING, column_names, value_at
-from data_preprocess.math.text import INSTRUCTION
+from verl_ext.data.math_instructions import INSTRUCTION
 from verl_ext.data.schema import check_parquets
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +77,21 @@ def test_nested_columns_and_verls_own_files_are_read(tmp_path: Path):
     run(tmp_path, "--input", str(source), question="turns.0.value", answer="turns.1.value")
     assert rows_of(tmp_path / "own.parquet")[0]["prompt"][0]["content"] == f"2+2?\n{INSTRUCTION}"
     assert answers_of(tmp_path / "own.parquet") == ["4"]
+
+
+def test_a_question_in_several_columns_is_put_together(tmp_path: Path):
+    rows = [
+        {"Body": "Ten birds.", "Question": "How many?", "answer": 10},
+        {"Body": None, "Question": "1+1?", "answer": 2},
+    ]
+    arguments = ["--input", str(write(tmp_path / "in.jsonl", rows)), "--answer", "answer", "--name", "own"]
+    math_file.main([*arguments, "--local_save_dir", str(tmp_path), "--question", "Body", "Question"])
+    prompts = [row["prompt"][0]["content"] for row in rows_of(tmp_path / "own.parquet")]
+    assert prompts == [f"Ten birds.\nHow many?\n{INSTRUCTION}", f"1+1?\n{INSTRUCTION}"]
+    with pytest.raises(
+        SystemExit, match=r"no row has the column of --question body\. It has: Body, Question, answer\."
+    ):
+        math_file.main([*arguments, "--local_save_dir", str(tmp_path), "--question", "body", "Question"])
 
 
 @pytest.mark.parametrize(

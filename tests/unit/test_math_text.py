@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from data_preprocess.math.overlap import OverlapIndex, fingerprint
 from data_preprocess.math.text import (
-    INSTRUCTION,
     answer_text,
     integer_text,
     is_float_artefact,
     last_boxed,
     same_text_key,
-    strip_instructions,
     with_instruction,
 )
+from verl_ext.data.math_instructions import INSTRUCTION, strip_instructions
 
 
 @pytest.mark.parametrize(
