@@ -23,19 +23,19 @@ before any limit of size.
 
 import argparse
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from data_preprocess.ending import errors_in_one_line
 from verl_ext.arc.prompts import SizeLimits, Tokenizer, encode_prompt, user_message
 from verl_ext.data.arc_tasks import Pair, Task, TaskOverlap, find_overlap, read_tasks
 from verl_ext.data.row_choice import draw
 from verl_ext.data.row_report import print_counts, reasons
 from verl_ext.data.row_source import SourceError
-from verl_ext.data.schema import ParquetError, make_row, write_parquet
+from verl_ext.data.schema import make_row, write_parquet
 
 # The order in which files win: a task stays in the first of them, but evaluation files lose nothing.
 FILES = ("arc2_evaluation", "arc1_evaluation", "arc1_training", "arc2_training")
@@ -221,10 +221,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
     if args.max_prompt_tokens is not None and args.tokenizer is None:
         parser.error("--max_prompt_tokens counts tokens: give --tokenizer, too, or use --max_cells")
-    try:
+    with errors_in_one_line(args.local_save_dir):
         prepare(args)
-    except (SourceError, ParquetError) as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

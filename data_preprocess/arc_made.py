@@ -13,7 +13,6 @@ an arrangement that random grids do not have), or if all its outputs are equal. 
 import argparse
 import io
 import json
-import sys
 import tokenize
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from data_preprocess.ending import errors_in_one_line
 from verl_ext.arc.solutions import GOLDEN, read_solution, solution_names
 from verl_ext.data.arc_tasks import Grid
-from verl_ext.sandbox.policy import SandboxUnavailableError
 from verl_ext.sandbox.pool import SandboxPool
 
 FILE = "made_tasks.json"
@@ -88,13 +87,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the grids")
     args = parser.parse_args(argv)
     names = solution_names()
-    try:
-        tasks = make_tasks(names, args.seed)
-    except SandboxUnavailableError as error:
-        sys.exit(f"error: {error}")
-    args.local_save_dir.mkdir(parents=True, exist_ok=True)
     path = args.local_save_dir / FILE
-    path.write_text(json.dumps(tasks) + "\n", encoding="utf-8")
+    with errors_in_one_line(args.local_save_dir):
+        tasks = make_tasks(names, args.seed)
+        args.local_save_dir.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(tasks) + "\n", encoding="utf-8")
     print(f"{path}: {len(tasks)} tasks of {len(names)} golden solutions")
 
 

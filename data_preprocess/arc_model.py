@@ -25,7 +25,6 @@ P: tokens of a prompt. B: copies of its solution in a batch. T: tokens of an ans
 import argparse
 import dataclasses
 import hashlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,9 +47,8 @@ from data_preprocess.demo_models.arc_mistakes import replace_at
 from data_preprocess.demo_models.arc_model_report import print_report
 from data_preprocess.demo_models.model_training import fit, train_cached
 from data_preprocess.demo_models.small_model import SmallModelSettings, build_model
+from data_preprocess.ending import errors_in_one_line
 from verl_ext.arc.prompts import SizeLimits, encode_golden
-from verl_ext.arc.solutions import GoldenError
-from verl_ext.data.row_source import SourceError
 
 # A prompt and its answer have some 1,200 tokens at most.
 MAX_POSITIONS = 2048
@@ -170,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--samples", type=int, default=16, help="answers a pass rate of the report is of; 0: no report")
     parser.add_argument("--force", action="store_true", help="train although the folder has this model")
     args = parser.parse_args(argv)
-    try:
+    with errors_in_one_line(args.local_save_dir, ValueError):
         settings = ArcModelSettings(seed=args.seed, steps=args.steps)
         limits = SizeLimits(max_prompt_tokens=args.max_prompt_tokens, max_golden_tokens=args.max_golden_tokens)
         texts = tutorial_texts(settings.max_sites)
@@ -194,8 +192,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         folder = train_cached(record, args.local_save_dir, train_once, force=args.force)
         for model in trained:  # none, if the folder had this model
             print_report(model, lessons, tokenizer, args.samples)
-    except (SourceError, GoldenError, FileExistsError, ValueError) as error:
-        sys.exit(f"error: {error}")
     print(f"tasks: {ids}")
     print(folder)
 

@@ -15,7 +15,6 @@ prompt in twenty can be learned from. Training and validation prompts have the s
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from verl_ext.data.schema import ParquetError, make_row, write_parquet
+from data_preprocess.ending import errors_in_one_line
+from verl_ext.data.schema import make_row, write_parquet
 
 KINDS = ("hopeless", "easy", "core")
 
@@ -198,14 +198,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         files = build_rows(PoolSettings(args.train_size, args.val_size, args.influence_size, shares, args.seed))
     except ValueError as error:
         parser.error(str(error))
-    for name, rows in files.items():
-        path = args.local_save_dir / f"{name}.parquet"
-        try:
+    with errors_in_one_line(args.local_save_dir):
+        for name, rows in files.items():
+            path = args.local_save_dir / f"{name}.parquet"
             write_parquet(rows, path)
-        except ParquetError as error:
-            sys.exit(f"error: {error}")
-        kinds = [row["extra_info"]["kind"] for row in rows]
-        print(f"{path}: {len(rows)} prompts ({', '.join(f'{kinds.count(kind)} {kind}' for kind in KINDS)})")
+            kinds = [row["extra_info"]["kind"] for row in rows]
+            print(f"{path}: {len(rows)} prompts ({', '.join(f'{kinds.count(kind)} {kind}' for kind in KINDS)})")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from data_preprocess.demo_models import model_training
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from data_preprocess.demo_models.model_training import fit, settings_hash
 from data_preprocess.demo_models.small_model import SmallModelSettings, Vocabulary, build_model
+from data_preprocess.ending import errors_in_one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +161,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.set_num_threads(args.threads)
     try:
         settings = BaseModelSettings(seed=args.seed, steps=args.steps)
-        print(train_cached(settings, args.local_save_dir))
-    except (ValueError, FileExistsError) as error:
+    except ValueError as error:
         parser.error(str(error))
+    with errors_in_one_line(args.local_save_dir):
+        print(train_cached(settings, args.local_save_dir))
 
 
 if __name__ == "__main__":

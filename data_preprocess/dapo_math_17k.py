@@ -2,9 +2,10 @@
 
     python -m data_preprocess.dapo_math_17k --input dapo_math_17k.jsonl.gz --local_save_dir outputs/data/math
 
-Writes dapo_math_17k.parquet and dapo_1000.parquet. The set on the hub repeats every question about a hundred times
-and wraps it in an instruction of its own: both are undone. The same seed holds out the same questions, whatever the
-order of the rows and whatever --exclude_overlap names.
+Writes dapo_math_17k.parquet, dapo_1000.parquet, and dapo_1000_val.parquet with 100 questions of dapo_1000, for the
+validation during a run, which asks every question 32 times. The set on the hub repeats every question about a hundred
+times and wraps it in an instruction of its own: both are undone. The same seed holds out the same questions, whatever
+the order of the rows and whatever --exclude_overlap names.
 
 The set has many questions twice in slightly different words, so about a fifth of a random test set would be trained on:
 training questions that reword a held-out one are left out. It also has questions of AMC23 and MATH-500, most of them
@@ -21,6 +22,7 @@ DATASET = MathSet(
     "dapo_math_17k",
     {"train": HubSource("BytedTsinghua-SIA/DAPO-Math-17k", "train")},
     held_out=("dapo_1000", 1000),
+    validation=("dapo_1000_val", 100),
 )
 
 

@@ -16,17 +16,17 @@ see it.
 import argparse
 import hashlib
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_preprocess.ending import errors_in_one_line
 from verl_ext.data.row_choice import draw, draw_number
-from verl_ext.data.row_report import UnusableRow, print_counts, reasons
+from verl_ext.data.row_report import UnusableRow, print_counts, reasons, require_unicode
 from verl_ext.data.row_source import HubSource, SourceError, read_rows
-from verl_ext.data.schema import ParquetError, make_row, write_parquet
+from verl_ext.data.schema import make_row, write_parquet
 
 NAME = "real_toxicity_prompts"
 HUB = HubSource("allenai/real-toxicity-prompts", "train")
@@ -68,6 +68,7 @@ def read_prompt(row: Mapping[str, Any], index: str) -> ScoredPrompt:
         prompt, toxicity = prompt.get("text"), prompt.get("toxicity")
     if not isinstance(prompt, str) or not prompt.strip():
         raise UnusableRow("no text")
+    require_unicode(prompt)
     if isinstance(toxicity, bool) or not isinstance(toxicity, int | float) or math.isnan(toxicity):
         raise UnusableRow("no toxicity score")
     if not 0 <= toxicity <= 1:
@@ -101,6 +102,8 @@ def read_prompts(source: str) -> tuple[list[ScoredPrompt], Counter[str]]:
         SourceError: It cannot be read, or no row of it is usable.
     """
     prompts, counts = collect(read_rows(source, HUB))
+    if not counts:
+        raise SourceError(f"{source}: the file has no rows. Fetch it again.")
     if not prompts:
         raise SourceError(f"{source}: no row is usable ({reasons(counts)}). Is it RealToxicityPrompts?")
     return prompts, counts
@@ -199,10 +202,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("train_size", "val_size"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
-    try:
+    with errors_in_one_line(args.local_save_dir):
         prepare(args)
-    except (SourceError, ParquetError) as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

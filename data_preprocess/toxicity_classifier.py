@@ -18,7 +18,6 @@ Saved in Hugging Face format, in float32, one label "toxic" (a single logit, sig
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +30,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from data_preprocess.demo_models.model_training import Optimization, fit, train_cached
+from data_preprocess.ending import errors_in_one_line
 from data_preprocess.real_toxicity_prompts import ScoredPrompt, digest, read_prompts, split
-from verl_ext.data.row_source import SourceError
 
 LABEL = "toxic"
 TOXIC_ABOVE = 0.5
@@ -237,15 +236,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         return model, tokenizer
 
-    try:
+    with errors_in_one_line(args.local_save_dir, ValueError):
         settings = ClassifierSettings(seed=args.seed, steps=args.steps)
         prompts, _ = read_prompts(args.input)
         record = dataclasses.asdict(settings) | {"prompts": digest(prompts)}
         # Matrices this small gain nothing from a second thread, and the weights depend on the number of threads.
         torch.set_num_threads(1)
         print(train_cached(record, args.local_save_dir, train_and_report, force=args.force))
-    except (SourceError, FileExistsError, ValueError) as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

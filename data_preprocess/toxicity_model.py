@@ -18,7 +18,6 @@ Saved in Hugging Face format, in float32, with a byte-level BPE tokenizer of its
 import argparse
 import dataclasses
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +30,8 @@ from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from data_preprocess.demo_models.model_training import fit, train_cached
 from data_preprocess.demo_models.small_model import SmallModelSettings, Vocabulary, build_model
+from data_preprocess.ending import errors_in_one_line
 from data_preprocess.real_toxicity_prompts import ScoredPrompt, digest, read_prompts, split
-from verl_ext.data.row_source import SourceError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,15 +121,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=LanguageModelSettings.steps)
     parser.add_argument("--force", action="store_true", help="train although the folder has this model")
     args = parser.parse_args(argv)
-    try:
+    with errors_in_one_line(args.local_save_dir, ValueError):
         settings = LanguageModelSettings(seed=args.seed, steps=args.steps)
         prompts, _ = read_prompts(args.input)
         record = dataclasses.asdict(settings) | {"prompts": digest(prompts)}
         # Matrices this small gain nothing from a second thread, and the weights depend on the number of threads.
         torch.set_num_threads(1)
         print(train_cached(record, args.local_save_dir, lambda: train(prompts, settings), force=args.force))
-    except (SourceError, FileExistsError, ValueError) as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,20 @@
 """The command line of the scripts for mathematics data sets; see `data_preprocess.math.data`."""
 
 import argparse
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_preprocess.ending import errors_in_one_line
+from data_preprocess.math.columns import Columns, listed
 from data_preprocess.math.data import NOT_DRAWN, Entry, MathSet, collect, to_rows
 from data_preprocess.math.overlap import OverlapIndex, fingerprint
 from data_preprocess.math.source import read_questions
 from verl_ext.data.row_choice import draw
 from verl_ext.data.row_report import print_counts, reasons
 from verl_ext.data.row_source import SourceError, read_rows
-from verl_ext.data.schema import ParquetError, write_parquet
+from verl_ext.data.schema import write_parquet
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,21 @@ def run(dataset: MathSet, description: str | None, argv: Sequence[str] | None = 
     """Parse the arguments, write the parquet files, print the report; errors end the program with their message."""
     parser = _parser(dataset, description)
     args = parser.parse_args(argv)
-    for name in ("holdout_size", "max_rows"):
+    check_sizes(parser, args)
+    prepare_or_exit(dataset, args)
+
+
+def check_sizes(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """End the program if a number of rows is below 1."""
+    for name in ("holdout_size", "validation_size", "max_rows"):
         if getattr(args, name, None) is not None and getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
-    try:
+
+
+def prepare_or_exit(dataset: MathSet, args: argparse.Namespace) -> None:
+    """As `prepare`; errors end the program with their message."""
+    with errors_in_one_line(args.local_save_dir):
         prepare(dataset, args)
-    except (SourceError, ParquetError) as error:
-        sys.exit(f"error: {error}")
 
 
 def _parser(dataset: MathSet, description: str | None) -> argparse.ArgumentParser:
@@ -44,12 +53,28 @@ def _parser(dataset: MathSet, description: str | None) -> argparse.ArgumentParse
     parser.add_argument("--input", help=f"file or hub name (default: {dataset.hub[splits[0]].name} on the hub)")
     if len(splits) > 1:
         parser.add_argument("--test_input", help="the same for the test split; --input alone writes no test split")
-    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the parquet files")
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn at random")
     if dataset.held_out:
         name, size = dataset.held_out
         parser.add_argument("--holdout_size", type=int, default=size, help=f"questions in {name}.parquet ({size})")
-    if "train" in splits:
+    if dataset.validation:
+        name, size = dataset.validation
+        parser.add_argument(
+            "--validation_size", type=int, default=size, help=f"of these, questions in {name}.parquet, too ({size})"
+        )
+    add_common_arguments(parser, has_train="train" in splits)
+    return parser
+
+
+def add_common_arguments(parser: argparse.ArgumentParser, *, has_train: bool) -> None:
+    """What every script for a mathematics data set takes.
+
+    Args:
+        parser: Is added to.
+        has_train: Whether there may be a training file, from which questions can be left out.
+    """
+    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the parquet files")
+    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn at random")
+    if has_train:
         parser.add_argument("--max_rows", type=int, help="draw so many training rows at most")
         parser.add_argument(
             "--exclude_overlap",
@@ -62,7 +87,6 @@ def _parser(dataset: MathSet, description: str | None) -> argparse.ArgumentParse
     parser.add_argument(
         "--report_overlap", type=Path, nargs="+", default=[], metavar="FILE", help="test files to compare with only"
     )
-    return parser
 
 
 def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
@@ -81,9 +105,11 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
     counts: dict[str, Counter[str]] = {}
     for split in sorted(given):
         name, source = dataset.file_name(split), inputs[split] or dataset.hub[split].name
-        files[name], counts[name] = collect(dataset, split, read_rows(source, dataset.hub[split]))
+        columns = Columns(dataset.columns)
+        files[name], counts[name] = collect(dataset, split, columns.watch(read_rows(source, dataset.hub[split])))
+        columns.check(source)
         if not files[name]:
-            raise SourceError(f"{source}: no row is usable ({reasons(counts[name])}). Is it {dataset.name}?")
+            raise SourceError(_nothing_usable(source, dataset, counts[name], columns.names))
 
     train = dataset.file_name("train") if "train" in given else None
     train_overlaps: dict[str, Overlap] = {}
@@ -102,6 +128,10 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
             counts[train][NOT_DRAWN] = len(others)
         if not files[train]:
             raise SourceError(f"every question is in a test set of --exclude_overlap ({reasons(counts[train])}).")
+    if dataset.held_out is not None and dataset.validation is not None:
+        held_out, validation = files[dataset.held_out[0]], dataset.validation[0]
+        files[validation], others = draw(held_out, args.validation_size, args.seed)
+        counts[validation] = Counter({"rows read": len(held_out), "not drawn (--validation_size)": len(others)})
 
     for name, entries in files.items():  # nothing is written before everything is known to be fine
         path = args.local_save_dir / f"{name}.parquet"
@@ -111,6 +141,14 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
         print(f"{path} ({split})")
         print_counts(counts.get(name, Counter({"rows read": len(entries)})), len(entries))
         _print_overlaps(overlaps, excluded if name == train else set())
+
+
+def _nothing_usable(source: str, dataset: MathSet, counts: Counter[str], columns: Iterable[str]) -> str:
+    if not counts["rows read"]:
+        return f"{source}: the file has no rows. Fetch it again."
+    options = dict.fromkeys(f"--{option}" for option, _ in dataset.columns)
+    cure = f"Check {' and '.join(options)}." if options else f"Is it {dataset.name}?"
+    return f"{source}: no row is usable ({reasons(counts)}). Its columns: {listed(columns)}. {cure}"
 
 
 def _hold_out(entries: list[Entry], size: int, seed: int) -> tuple[list[Entry], list[Entry]]:

@@ -12,20 +12,21 @@ of a training set says "gsm8k_test/17"), `split`, and, as text that is empty whe
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from data_preprocess.math.answer import as_list, checkable, only_answer
 from data_preprocess.math.source import question_of
 from data_preprocess.math.text import (
     answer_text,
     integer_text,
-    is_float_artefact,
     last_boxed,
     same_text_key,
     with_instruction,
 )
-from verl_ext.data.row_report import UnusableRow
+from verl_ext.data.math_instructions import INSTRUCTION
+from verl_ext.data.row_report import UnusableRow, require_unicode
 from verl_ext.data.row_source import HubSource
 from verl_ext.data.schema import make_row
 
@@ -64,10 +65,10 @@ def read_problem(row: Mapping[str, Any]) -> MathProblem:
     r"""The problem of a row with common field names.
 
     The answer is `answer`, `expected_answer`, `final_answer` (OlympiadBench) or `reward_model.ground_truth`; if these
-    are empty or missing, it is the last `\boxed{}` of `solution`. A list stands for what is in it.
+    are empty or missing, it is the last `\boxed{}` of `solution`. `data_preprocess.math.answer` reads lists.
 
     Raises:
-        UnusableRow: It has no question or no answer, or several, or the answer is a rounded double.
+        UnusableRow: It has no question or no answer, or several, or an answer that cannot be checked.
     """
     question = question_of(row)
     if not question:
@@ -79,28 +80,12 @@ def read_problem(row: Mapping[str, Any]) -> MathProblem:
         row.get("final_answer"),
         rule.get("ground_truth") if isinstance(rule, Mapping) else None,
     ]
-    solution = "\n".join(map(str, _as_list(row.get("solution"))))
-    answer = next(filter(None, map(_only_answer, given)), "") or answer_text(last_boxed(solution))
-    if not answer:
-        raise UnusableRow("no answer")
-    if is_float_artefact(answer):
-        raise UnusableRow("answer is a rounded double")
+    solution = "\n".join(map(str, as_list(row.get("solution"))))
+    answers = (only_answer(value, row) for value in given)
+    answer = checkable(next(filter(None, answers), "") or answer_text(last_boxed(solution)))
     difficulty = row.get("difficulty", row.get("level"))
     subject = row.get("subject", row.get("type"))
     return MathProblem(question, answer, answer_text(difficulty).removeprefix("Level "), answer_text(subject))
-
-
-def _only_answer(given: object) -> str:
-    answers = [text for text in map(answer_text, _as_list(given)) if text]
-    if len(answers) > 1:
-        raise UnusableRow("several answers")
-    return answers[0] if answers else ""
-
-
-def _as_list(value: object) -> list[object]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
 
 
 def read_integer_problem(row: Mapping[str, Any]) -> MathProblem:
@@ -118,16 +103,24 @@ class MathSet:
     """A data set.
 
     Attributes:
-        name: The `data_source`, and the name of the file.
+        name: The name of the file, and the `data_source`.
         hub: Where each split is on the hub; the splits are "train" and "test".
         read: The problem of a raw row; raises `UnusableRow`.
         held_out: Name and size of a test set that is drawn from the training rows; None for no such set.
+        validation: Name and size of a file with some of `held_out`'s questions; None for no such file.
+        data_source: None: the name.
+        instruction: What the user message says after the question; may be empty.
+        columns: The option and the name of each column that some row must have.
     """
 
     name: str
     hub: Mapping[str, HubSource]
     read: Callable[[Mapping[str, Any]], MathProblem] = read_problem
     held_out: tuple[str, int] | None = None
+    validation: tuple[str, int] | None = None
+    data_source: str | None = None
+    instruction: str = INSTRUCTION
+    columns: Sequence[tuple[str, str]] = ()
 
     def file_name(self, split: str) -> str:
         """Name of a split's file, without its suffix."""
@@ -147,6 +140,7 @@ def collect(dataset: MathSet, split: str, rows: Iterable[Mapping[str, Any]]) -> 
         counts["rows read"] += 1
         try:
             problem = dataset.read(row)
+            require_unicode(problem.question, problem.answer, problem.difficulty, problem.subject)
         except UnusableRow as reason:
             counts[str(reason)] += 1
             continue
@@ -170,8 +164,8 @@ def to_rows(dataset: MathSet, split: str, entries: Iterable[Entry]) -> list[dict
     """Rows of verl's schema."""
     return [
         make_row(
-            dataset.name,
-            with_instruction(entry.problem.question),
+            dataset.data_source or dataset.name,
+            with_instruction(entry.problem.question, dataset.instruction),
             entry.problem.answer,
             index=entry.index,
             split=split,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from data_preprocess.math.text import strip_instructions
+from verl_ext.data.math_instructions import strip_instructions
 from verl_ext.data.row_source import SourceError, read_file
 
 QUESTION_FIELDS = ("problem", "question", "prompt")
@@ -12,14 +12,28 @@ QUESTION_FIELDS = ("problem", "question", "prompt")
 
 def question_of(row: Mapping[str, Any]) -> str:
     """The question of a row, raw or in verl's schema, without instructions; empty if it has none."""
-    for field in QUESTION_FIELDS:
-        value = row.get(field)
-        if isinstance(value, str) and value.strip():
-            return strip_instructions(value)
-        if isinstance(value, list):
-            users = [message["content"] for message in value if message.get("role") == "user"]
-            return strip_instructions(users[-1]) if users and users[-1] else ""
-    return ""
+    texts = (question_text(row.get(field)) for field in QUESTION_FIELDS)
+    return next(filter(None, texts), "")
+
+
+def question_text(value: object) -> str:
+    """The question in a text, or in the last user message of a conversation; empty if there is none.
+
+    Args:
+        value: A text, or a list of messages `{role, content}`, whose content is a text or a list of parts
+            `{type: "text", text}`.
+    """
+    if isinstance(value, list):
+        messages = [message for message in value if isinstance(message, Mapping) and message.get("role") == "user"]
+        value = _content_text(messages[-1].get("content")) if messages else ""
+    return strip_instructions(value) if isinstance(value, str) else ""
+
+
+def _content_text(content: object) -> object:
+    if not isinstance(content, list):
+        return content
+    parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+    return "\n".join(part for part in parts if isinstance(part, str))
 
 
 def read_questions(path: Path) -> list[str]:

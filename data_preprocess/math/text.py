@@ -11,11 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
 
-INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
-
-# What the prompts of DAPO-Math-17k on the hub (BytedTsinghua-SIA) have around every question.
-_DAPO_PREFIX = re.compile(r"\A\s*Solve the following math problem step by step\..*?answer to the problem\.\s*", re.S)
-_DAPO_SUFFIX = re.compile(r"\s*Remember to put your answer on its own line after \"Answer:\"\.?\s*\Z")
+from verl_ext.data.math_instructions import INSTRUCTION
 
 # Commands that only move or size things. `(?<!\\)`: the second half of a line break `\\` starts no command.
 INVISIBLE = re.compile(r"(?<!\\)\\(?:[,;:!>() \[\]]|(?:q?quad|displaystyle|textstyle|left|right)(?![a-z]))|[\s$~]+")
@@ -43,15 +39,9 @@ def same_text_key(question: str) -> str:
     return INVISIBLE.sub("", unify(question))
 
 
-def strip_instructions(prompt: str) -> str:
-    """The question without the instruction that we, or DAPO's authors, put around it."""
-    text = _DAPO_SUFFIX.sub("", _DAPO_PREFIX.sub("", prompt)).strip()
-    return text.removesuffix(INSTRUCTION).strip()
-
-
-def with_instruction(question: str) -> str:
-    """The user message of a row."""
-    return f"{question.strip()}\n{INSTRUCTION}"
+def with_instruction(question: str, instruction: str = INSTRUCTION) -> str:
+    """The user message of a row; the question alone if the instruction is empty."""
+    return f"{question.strip()}\n{instruction}".strip()
 
 
 def last_boxed(solution: str) -> str | None:
@@ -79,10 +69,13 @@ def last_boxed(solution: str) -> str | None:
 
 
 def answer_text(answer: object) -> str:
-    """An answer as text; a whole number loses its decimal zeros (27.0 becomes "27"), anything else stays as it is."""
+    """An answer as text; a whole number loses its decimal zeros (27.0 becomes "27"), anything else stays as it is.
+
+    A backslash at the end, the rest of a LaTeX space, is no part of it.
+    """
     if answer is None:
         return ""
-    text = str(answer).strip()
+    text = str(answer).strip().rstrip("\\").rstrip()
     whole = _WHOLE_DECIMAL.fullmatch(text)
     return whole.group(1) if whole else text
 
@@ -91,6 +84,21 @@ def integer_text(answer: object) -> str:
     """As `answer_text`, and without the leading zeros that AIME's answer sheets have ("025" becomes "25")."""
     text = answer_text(answer)
     return str(int(text)) if _PLAIN_INTEGER.fullmatch(text) else text
+
+
+def has_matching_braces(answer: str) -> bool:
+    r"""Whether an answer can stand in `\boxed{}`: every brace has its partner; `\{` and `\}` are characters.
+
+    Example:
+        >>> has_matching_braces("\\frac{1}{2}"), has_matching_braces("\\frac{1}{2"), has_matching_braces("[0, \\}")
+        (True, False, True)
+    """
+    depth = 0
+    for brace in re.finditer(r"\\.|[{}]", answer, re.S):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def is_float_artefact(answer: str) -> bool:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_preprocess import deepscaler
 from verl_ext.rewards import math_answer
 from verl_ext.rewards.math_answer import compute_score, extract_answer, is_correct, normalize, refusal
-from verl_ext.rewards.math_self_check import REQUIRED_SHARE, alterations, check_file, main
+from verl_ext.rewards.math_self_check import REQUIRED_SHARE, alterations, check_file, main, read_answers
 
 MATH_DATA = Path(__file__).resolve().parents[3] / "shared/data/math"
 
@@ -71,6 +72,11 @@ def test_the_answer_is_the_last_box_or_else_the_last_answer_line(response: str, 
         (r"\text{Monday}", "Monday"),
         (r"(-\infty,2)\cup(3,\infty)", r"(-\infty, 2) \cup (3, \infty)"),
         ("52_{8}", "52_8"),
+        ("28 %", r"28\%"),
+        (r"28\ \%", "28%"),
+        ("185", "185\\"),
+        ("69, 84", "$69$,$84$"),
+        ("84, 69", "69, 84"),
         ("7" * 600, "7" * 600),
     ],
 )
@@ -96,6 +102,10 @@ def test_equal_answers_are_right(answer: str, gold: str):
         (r"\text{Tuesday}", r"\text{Monday}"),
         ("52_9", "52_8"),
         ("-37_9", "-37_8"),
+        ("28 %", r"29\%"),
+        (r"28\%", "28"),
+        ("69", "69, 84"),
+        ("69, 84, 85", "69, 84"),
         ("7" * 600, "7" * 599 + "8"),
     ],
 )
@@ -218,6 +228,37 @@ def test_gold_answers_are_right_and_altered_ones_wrong(file: str, every: int):
     assert check.share >= REQUIRED_SHARE, check.failures
 
 
+def test_the_self_check_reads_what_the_scripts_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    raw = tmp_path / "raw.csv"
+    raw.write_text("problem,answer\nOne?,1\nHalf?,\\frac{1}{2}\nNone?,\n")
+    deepscaler.main(["--input", str(raw), "--local_save_dir", str(tmp_path)])
+    assert read_answers(tmp_path / "deepscaler.parquet") == ["1", "\\frac{1}{2}"] == read_answers(raw)
+    main(["--input", str(tmp_path / "deepscaler.parquet"), str(raw)])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["deepscaler.parquet", "2", "8", "0", "100.00", "%"] in [line[:6] for line in lines]
+
+
+def test_an_alteration_stays_inside_of_the_dollar_signs():
+    assert [text for _, text in alterations("$N=n$")] == ["N=n+1"]
+    assert [text for _, text in alterations("\\[ v \\]")] == ["v+1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"final": "3"}\n', r"no row has an answer.*reward_model\.ground_truth"),
+        ("a.jsonl", "", "no row has an answer"),
+        ("a.jsonl", "{", "line 1: expected one JSON object"),
+        ("a.parquet", "PAR1", r"not readable as \.parquet"),
+        ("a.txt", "3", "expected a file ending in"),
+    ],
+)
+def test_the_self_check_says_what_it_cannot_read(tmp_path: Path, name: str, content: str, message: str):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(SystemExit, match=message):
+        main(["--input", str(tmp_path / name)])
+
+
 def test_the_self_check_reports_failures_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "answers.jsonl"
     file.write_text('{"answer": "864 \\\\mbox{ inches}^2"}\n{"answer": null}\n{"answer": "so #### 1,000"}\n')
@@ -225,5 +266,5 @@ def test_the_self_check_reports_failures_and_fails(tmp_path: Path, capsys: pytes
         main(["--input", str(file)])
     assert raised.value.code == 1
     assert "inches}^3'" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match=r"none\.jsonl: expected JSON lines"):
+    with pytest.raises(SystemExit, match=r"none\.jsonl: there is no such file"):
         main(["--input", str(tmp_path / "none.jsonl")])

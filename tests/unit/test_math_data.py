@@ -14,13 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_preprocess.math.data import CONFLICT, REPEATED, MathSet, collect
-from data_preprocess.math.text import INSTRUCTION
+from verl_ext.data.math_instructions import INSTRUCTION
 from verl_ext.data.row_choice import draw
 from verl_ext.data.row_report import UnusableRow
-from verl_ext.data.row_source import HubSource, SourceError, read_file
-from verl_ext.data.schema import check_parquets
+from verl_ext.data.row_source import SUFFIXES, HubSource, SourceError, read_file
+from verl_ext.data.schema import check_parquets, make_row, write_parquet
 
 TRAINING = ["dapo_math_17k", "numina_math", "openmath_reasoning", "gsm8k", "math_train", "deepscaler"]
+WRITTEN = ["dapo_1000.parquet", "dapo_1000_val.parquet", "dapo_math_17k.parquet"]
 TESTING = ["math500", "aime24", "aime25", "amc23"]
 
 
@@ -99,6 +100,13 @@ def test_repeats_go_and_contradictions_go_with_all_their_copies():
     }
 
 
+def test_broken_unicode_is_a_reason_to_go():
+    rows = [{"problem": "\ud800", "answer": "1"}, *questions(1)]
+    entries, counts = collect(script("deepscaler").DATASET, "train", rows)
+    assert len(entries) == 1
+    assert counts["broken Unicode"] == 1
+
+
 def test_test_sets_keep_their_repeats():
     entries, counts = collect(script("amc23").DATASET, "test", questions(2) * 2)
     assert [entry.index for entry in entries] == [f"amc23/{n}" for n in range(4)]
@@ -119,6 +127,9 @@ def test_test_sets_keep_their_repeats():
         ("gsm8k", {"answer": None}, "no answer after ####"),
         ("math_train", {"final_answer": ["3", "4"]}, "several answers"),
         ("math_train", {"final_answer": [], "solution": ["Hence the claim."]}, "no answer"),
+        ("math_train", {"final_answer": ["3", "4"], "is_multiple_answer": False}, "several answers"),
+        ("deepscaler", {"answer": "\\frac{1}{2"}, "braces of the answer do not match"),
+        ("deepscaler", {"answer": "because " * 200}, "answer has more than 1,000 characters"),
     ],
 )
 def test_rows_without_a_checkable_answer_go_with_their_reason(name: str, row: dict[str, Any], reason: str):
@@ -138,6 +149,11 @@ def test_rows_without_a_checkable_answer_go_with_their_reason(name: str, row: di
         # As OlympiadBench has them.
         ("math_train", {"final_answer": ["5"], "solution": ["First,", "then \\boxed{6}."]}, "5"),
         ("math_train", {"final_answer": None, "solution": ["First,", "then \\boxed{6}."]}, "6"),
+        ("math_train", {"final_answer": ["$69$,$84$"], "is_multiple_answer": True, "unit": None}, "69,84"),
+        ("math_train", {"final_answer": ["$-2$", "2"], "is_multiple_answer": True}, "-2, 2"),
+        ("math_train", {"final_answer": ["$166$"], "is_multiple_answer": False, "unit": "$cm^2$"}, "166"),
+        ("math_train", {"final_answer": ["3", "3"]}, "3"),
+        ("math_train", {"answer": "\\$5 and $x$"}, "\\$5 and $x$"),
         ("math_train", {"answer": 0}, "0"),
     ],
 )
@@ -150,14 +166,16 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_another_test_set(tm
     digests, held = [], []
     for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
         args = ["--input", str(source), "--local_save_dir", str(tmp_path / folder), "--seed", str(seed)]
-        script("dapo_math_17k").main([*args, "--holdout_size", "20"])
+        script("dapo_math_17k").main([*args, "--holdout_size", "20", "--validation_size", "7"])
         files = sorted((tmp_path / folder).glob("*.parquet"))
-        assert [file.name for file in files] == ["dapo_1000.parquet", "dapo_math_17k.parquet"]
-        assert check_parquets(files).num_rows == 60
+        assert [file.name for file in files] == WRITTEN
+        assert check_parquets([files[0], files[2]]).num_rows == 60
         digests.append([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
         held.append(set(prompts(files[0])))
         assert len(held[-1]) == 20
-        assert not held[-1] & set(prompts(files[1]))
+        assert not held[-1] & set(prompts(files[2]))
+        assert set(prompts(files[1])) < held[-1]
+        assert len(prompts(files[1])) == 7
     assert digests[0] == digests[1]
     assert held[0] != held[2]
 
@@ -171,7 +189,9 @@ def test_what_is_held_out_does_not_depend_on_the_order_of_the_rows():
     assert len(drawn[0]) == 10
 
 
-def test_questions_of_a_test_set_are_reported_and_on_request_left_out(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_questions_of_a_test_set_are_reported_and_on_request_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     source = write_jsonl(tmp_path / "in.jsonl", questions(10))
     raw = write_jsonl(tmp_path / "raw.jsonl", [{"question": "what is $3$ plus 9 ?"}, {"question": "Other?"}])
     script("amc23").main(
@@ -189,6 +209,30 @@ def test_questions_of_a_test_set_are_reported_and_on_request_left_out(tmp_path: 
     assert [str(raw), "2", "1", "0", "left", "out"] in lines
     assert not any("What is 3 plus" in prompt for prompt in prompts(tmp_path / "deepscaler.parquet"))
     assert len(prompts(tmp_path / "deepscaler.parquet")) == 7
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "Let's think step by step and output the final answer within \\boxed{}.",
+        'Let\'s think step by step and output the final answer after "####".',
+    ],
+)
+def test_a_file_of_verls_examples_overlaps_with_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], instruction: str
+):
+    """As verl's examples/data_preprocess write it, against raw questions of ours, and the other way round."""
+    texts = [(f"{row['problem']} {instruction}", row["answer"]) for row in questions(4)]
+    rows = [make_row("openai/gsm8k", *text, index=n, split="test", ability="math") for n, text in enumerate(texts)]
+    theirs, ours = tmp_path / "verl.parquet", write_jsonl(tmp_path / "in.jsonl", questions(10))
+    write_parquet(rows, theirs)
+    arguments = ["--local_save_dir", str(tmp_path)]
+    script("deepscaler").main(["--input", str(ours), *arguments, "--exclude_overlap", str(theirs)])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [str(theirs), "4", "4", "0", "left", "out"] in lines
+    assert len(prompts(tmp_path / "deepscaler.parquet")) == 6
+    script("deepscaler").main(["--input", str(theirs), *arguments])
+    assert prompts(tmp_path / "deepscaler.parquet")[0] == f"What is 0 plus 0?\n{INSTRUCTION}"
 
 
 def test_a_reworded_copy_of_a_held_out_question_is_not_trained_on(tmp_path: Path):
@@ -217,7 +261,12 @@ def test_every_format_is_read_alike(tmp_path: Path):
     for name in ("a.jsonl", "a.json"):
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    for name in ("a.jsonl", "a.json", "a.jsonl.gz", "a.json.gz", "a.parquet"):
+    (tmp_path / "a.csv").write_text("problem,answer\n" + "".join(f'"{r["problem"]}",{r["answer"]}\n' for r in rows))
+    lines = "".join(f"{row['problem']}\t{row['answer']}\n" for row in rows)
+    (tmp_path / "a.tsv").write_text(f"\ufeffproblem\tanswer\n{lines}")  # as Excel begins its files
+    for name in ("a.csv", "a.tsv"):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
+    for name in [f"a{suffix}" for suffix in SUFFIXES]:
         assert list(read_file(tmp_path / name)) == rows
 
 
@@ -230,7 +279,13 @@ def test_every_format_is_read_alike(tmp_path: Path):
         ("a.json", b'{"a": 1}\n{"a": 2}', r"Name it \.jsonl"),
         ("a.jsonl.gz", b"plain", r"not readable as \.jsonl\.gz"),
         ("a.parquet", b"plain", r"not readable as \.parquet"),
-        ("a.csv", b"a,b", r"expected a file ending in \.jsonl"),
+        ("a.txt", b"a,b", r"expected a file ending in \.jsonl"),
+        ("a.csv", b"a,b\n1", "line 2: expected 2 values, as the first line has names, got 1"),
+        ("a.csv", b"a,a\n1,2", "names 'a' twice"),
+        ("a.jsonl", b'{"a": "\xe9"}', r"not readable as \.jsonl"),
+        ("a.jsonl", b"[" * 100_000, "line 1: expected one JSON object a line"),
+        ("a.json", b'[{"a": ' + b"9" * 5000 + b"}]", "Exceeds the limit"),
+        ("a.json.gz", gzip.compress(b"[]")[:10] + b"\xff" * 9, r"not readable as \.json\.gz"),
     ],
 )
 def test_unreadable_files_are_named(tmp_path: Path, name: str, content: bytes, message: str):
@@ -244,7 +299,9 @@ def test_unreadable_files_are_named(tmp_path: Path, name: str, content: bytes, m
     ("arguments", "message"),
     [
         (["--input", "nowhere.jsonl"], "nowhere.jsonl: there is no such file"),
-        (["--input", "{dir}/empty.jsonl"], "no row is usable .*no answer: 1.* Is it dapo_math_17k?"),
+        (["--input", "{dir}"], "expected a file ending in"),
+        (["--input", "{dir}/empty.jsonl"], "no row is usable .*no answer: 1.* columns: problem. Is it dapo_math_17k?"),
+        (["--input", "{dir}/nothing.jsonl"], "the file has no rows"),
         (["--input", "{dir}/in.jsonl", "--holdout_size", "9"], "--holdout_size 9 of 5 usable questions leaves none"),
         (["--input", "{dir}/in.jsonl", "--report_overlap", "{dir}/none.jsonl"], "no row has a question"),
     ],
@@ -252,6 +309,7 @@ def test_unreadable_files_are_named(tmp_path: Path, name: str, content: bytes, m
 def test_errors_end_with_their_message_and_write_nothing(tmp_path: Path, arguments: list[str], message: str):
     write_jsonl(tmp_path / "in.jsonl", questions(5))
     write_jsonl(tmp_path / "empty.jsonl", [{"problem": "What?"}])
+    write_jsonl(tmp_path / "nothing.jsonl", [])
     write_jsonl(tmp_path / "none.jsonl", [{"text": "What?"}])
     arguments = [argument.format(dir=tmp_path) for argument in arguments]
     with pytest.raises(SystemExit, match=message):

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from data_preprocess.math.overlap import OverlapIndex, fingerprint
 from data_preprocess.math.text import (
-    INSTRUCTION,
     answer_text,
     integer_text,
     is_float_artefact,
     last_boxed,
     same_text_key,
-    strip_instructions,
     with_instruction,
 )
+from verl_ext.data.math_instructions import INSTRUCTION, strip_instructions
 
 
 @pytest.mark.parametrize(
@@ -70,6 +69,27 @@ def test_the_instruction_of_dapos_authors_is_taken_off():
         'Remember to put your answer on its own line after "Answer:".'
     )
     assert strip_instructions(prompt) == "What is 1+1?"
+
+
+VERLS_INSTRUCTIONS = [
+    # examples/data_preprocess/math_dataset.py, gsm8k.py and gsm8k_tool_agent_loop.py of verl.
+    "Let's think step by step and output the final answer within \\boxed{}.",
+    'Let\'s think step by step and output the final answer after "####".',
+    "Let's think step by step and output the final answer after `####`.",
+]
+
+
+@pytest.mark.parametrize("instruction", VERLS_INSTRUCTIONS)
+def test_the_instructions_of_verls_examples_are_taken_off_and_not_doubled(instruction: str):
+    assert strip_instructions(f"What is 1+1? {instruction}") == "What is 1+1?"
+    assert strip_instructions(f"What is 1+1? {instruction}".replace("'", "\u2019")) == "What is 1+1?"
+    twice = with_instruction(f"What is 1+1? {instruction}\n")
+    assert with_instruction(strip_instructions(twice)) == f"What is 1+1?\n{INSTRUCTION}"
+
+
+def test_words_of_an_instruction_inside_a_question_stay():
+    question = "Let's think step by step and output the final answer within \\boxed{} squares. How many are there?"
+    assert strip_instructions(question) == question
 
 
 BOXES = [
@@ -131,6 +151,11 @@ def test_answers_are_text(answer: object, text: str):
 
 def test_contest_answers_lose_their_leading_zeros():
     assert [integer_text(a) for a in ("025", "000", 70.0, "x+025")] == ["25", "0", "70", "x+025"]
+
+
+@pytest.mark.parametrize(("answer", "text"), [("185\\", "185"), ("3 \\ ", "3"), ("\\pi", "\\pi")])
+def test_the_rest_of_a_latex_space_is_no_part_of_an_answer(answer: str, text: str):
+    assert answer_text(answer) == text
 
 
 @given(st.integers(-(10**14), 10**14))

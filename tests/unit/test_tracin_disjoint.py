@@ -3,6 +3,7 @@
 import pytest
 
 from recipe.tracin.method.disjoint import ValidationOverlapError, check_disjoint
+from verl_ext.data.math_instructions import INSTRUCTION
 from verl_ext.data.prompt_identity import text_identity
 
 
@@ -29,3 +30,9 @@ def test_identities_ignore_form_and_nothing_else():
     assert text_identity("\uff21 b\n c") == text_identity([{"role": "user", "content": "a  B C "}])
     assert text_identity("a bc") != text_identity("ab c")
     assert text_identity("1 - 2") != text_identity("1 + 2")
+
+
+def test_instructions_of_mathematics_are_no_part_of_a_prompt():
+    verls = 'Let\'s think step by step and output the final answer after "####".'
+    assert text_identity([{"role": "user", "content": f"1+1? {verls}"}]) == text_identity(f"1+1?\n{INSTRUCTION}")
+    assert text_identity("1+1? Be brief.") != text_identity("1+1?")

@@ -9,6 +9,7 @@ Source: Chollet (2019), On the measure of intelligence, arXiv:1911.01547; Cholle
 
 import gzip
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -157,7 +158,8 @@ def _read_json(path: Path) -> Any:
     try:
         data = path.read_bytes()
         return json.loads(gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    # Broken bytes, a compression that is, or nesting deeper than Python's stack.
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise SourceError(f"{path}: not readable as JSON ({error}). Fetch it again.") from None
 
 

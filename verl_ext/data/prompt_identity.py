@@ -5,12 +5,14 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from verl_ext.data.math_instructions import strip_instructions
+
 
 def text_identity(messages: str | Sequence[Mapping[str, Any]]) -> str:
     """Hash of a prompt's text, equal for texts that differ in case, white space or compatibility forms (NFKC).
 
     The identity to prefer: it finds a prompt that two files have under different indices. Instructions around a
-    question are part of the text.
+    question of mathematics (ours, verl's, DAPO's) are no part of it; any others are.
 
     Args:
         messages: The `prompt` column: chat messages with a `content`, or plain text.
@@ -19,5 +21,5 @@ def text_identity(messages: str | Sequence[Mapping[str, Any]]) -> str:
         64 hexadecimal digits (SHA-256).
     """
     text = messages if isinstance(messages, str) else "\n".join(str(message["content"]) for message in messages)
-    normal = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    normal = " ".join(unicodedata.normalize("NFKC", strip_instructions(text)).casefold().split())
     return hashlib.sha256(normal.encode()).hexdigest()

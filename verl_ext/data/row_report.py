@@ -13,6 +13,18 @@ class UnusableRow(Exception):
     """A row that cannot be trained or tested on; the message is the reason that the report shows."""
 
 
+def require_unicode(*texts: str) -> None:
+    """Nothing if all texts can be written to a file.
+
+    Raises:
+        UnusableRow: One has half of a surrogate pair, as JSON can have it.
+    """
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise UnusableRow("broken Unicode") from None
+
+
 def reasons(counts: Counter[str]) -> str:
     """The counts in one line, for the message of an error."""
     return "; ".join(f"{reason}: {count}" for reason, count in counts.items())

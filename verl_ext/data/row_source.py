@@ -1,10 +1,14 @@
 """Rows of data sets from local files or from the hub.
 
-A file may be .jsonl, .json (one list of objects), both also with .gz, or .parquet.
+A file may be .jsonl, .json (one list of objects), .csv or .tsv (the first line names the columns, and every value is
+text), all of them also with .gz, or .parquet.
 """
 
+import csv
 import gzip
 import json
+import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +19,7 @@ import pyarrow.parquet as pq
 
 from verl_ext.data.row_report import SourceError
 
-SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -59,16 +63,15 @@ def read_file(path: Path) -> Iterator[dict[str, Any]]:
     if not path.name.endswith(SUFFIXES):
         raise SourceError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}. Convert or rename it.")
     if not path.is_file():
-        raise SourceError(f"{path}: there is no such file. Check the path.")
+        found = "this is a folder. Name a file in it" if path.is_dir() else "there is no such file. Check the path"
+        raise SourceError(f"{path}: {found}.")
+    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    read = {"parquet": _read_parquet, "jsonl": _read_jsonl, "json": _read_json, "csv": _read_csv, "tsv": _read_csv}
     try:
-        if path.suffix == ".parquet":
-            yield from _read_parquet(path)
-        elif ".jsonl" in path.suffixes[-2:]:
-            yield from _read_jsonl(path)
-        else:
-            yield from _read_json(path)
-    except (OSError, EOFError, UnicodeDecodeError, pa.ArrowInvalid) as error:
-        raise SourceError(f"{path}: not readable as {''.join(path.suffixes[-2:])} ({error}). Fetch it again.") from None
+        yield from read[kind](path)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
+        ending = next(suffix for suffix in SUFFIXES if path.name.endswith(suffix))
+        raise SourceError(f"{path}: not readable as {ending} ({error}). Fetch it again.") from None
 
 
 def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
@@ -79,7 +82,7 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 def _open(path: Path) -> TextIO:
     return cast(
-        TextIO, gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+        TextIO, gzip.open(path, "rt", encoding="utf-8-sig") if path.suffix == ".gz" else path.open(encoding="utf-8-sig")
     )
 
 
@@ -89,7 +92,8 @@ def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             if line.strip():
                 try:
                     row = json.loads(line)
-                except json.JSONDecodeError as error:
+                # Nested too deep, or an integer too long for Python.
+                except (ValueError, RecursionError) as error:
                     raise SourceError(f"{path}, line {number}: expected one JSON object a line ({error}).") from None
                 yield _object(row, f"{path}, line {number}")
 
@@ -98,7 +102,9 @@ def _read_json(path: Path) -> Iterator[dict[str, Any]]:
     with _open(path) as file:
         try:
             rows = json.load(file)
-        except json.JSONDecodeError as error:
+        except UnicodeDecodeError:  # a ValueError, too, but not about JSON
+            raise
+        except (ValueError, RecursionError) as error:
             raise SourceError(
                 f"{path}: expected one list of JSON objects ({error}). Name it .jsonl if it has one object a line."
             ) from None
@@ -106,6 +112,25 @@ def _read_json(path: Path) -> Iterator[dict[str, Any]]:
         raise SourceError(f"{path}: expected a list of JSON objects, got {type(rows).__name__}.")
     for number, row in enumerate(rows):
         yield _object(row, f"{path}, entry {number}")
+
+
+def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
+    csv.field_size_limit(sys.maxsize)  # a worked solution may be longer than the 128 KiB that csv takes
+    with _open(path) as lines:
+        reader = csv.reader(lines, delimiter="\t" if ".tsv" in path.suffixes[-2:] else ",")
+        names = next(reader, [])
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise SourceError(f"{path}: the first line names {', '.join(map(repr, repeated))} twice. Rename a column.")
+        for values in reader:
+            if not values:
+                continue
+            if len(values) != len(names):
+                raise SourceError(
+                    f"{path}, line {reader.line_num}: expected {len(names)} values, as the first line has names, got "
+                    f"{len(values)}. Put a value that has a comma or a line break in double quotes."
+                )
+            yield dict(zip(names, values, strict=True))
 
 
 def _object(row: Any, where: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 r"""Does the math reward agree with a data set's own answers?
 
-    python -m verl_ext.rewards.math_self_check --input math500_test.jsonl.gz gsm8k_test.jsonl.gz
+    python -m verl_ext.rewards.math_self_check --input outputs/data/math/math500.parquet gsm8k_test.jsonl.gz
 
 Each gold answer, put into a sentence with `\boxed{}`, must score 1 (`gold`), and verl's math-verify, which never sees
 an answer that is the same text, must find it equal to itself as well (`parsed`). Each altered answer must score 0. How
@@ -11,23 +11,24 @@ answers are altered (`alterations` below), each to something mathematically diff
 - `sign`: a plain number other than 0 with the opposite sign.
 - `scaled`: a plain number other than 0 times ten.
 
-Exit code 1 if less than 99 % of the checks hold. Files are JSON lines, gzipped or not, with the gold answer in
-`answer`, after "####" where there is one (GSM8K).
+Exit code 1 if less than 99 % of the checks hold. Files are those that `data_preprocess` writes, with the gold answer in
+`reward_model.ground_truth`, or raw ones (JSON, JSON lines, CSV, parquet) with it in `answer`, after "####" where there
+is one (GSM8K). Rows without an answer are left out.
 """
 
 import argparse
-import gzip
-import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from verl_ext.core.errors import SignalError
-from verl_ext.rewards.math_answer import compute_score, verify
+from verl_ext.data.row_source import SourceError, read_file
+from verl_ext.rewards.math_answer import compute_score, trim, verify
 
 REQUIRED_SHARE = 0.99
 
@@ -62,20 +63,26 @@ class SelfCheck:
 
 
 def read_answers(path: Path) -> list[str]:
-    """The gold answers of a file, in its order; rows whose answer is null are left out.
+    """The gold answers of a file, in its order; rows whose answer is null or empty are left out.
 
     Raises:
-        SignalError: If the file is missing, is no JSON lines file or has no `answer`.
+        SourceError: If the file cannot be read or has no answers.
     """
-    try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-            answers = [json.loads(line)["answer"] for line in lines]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SignalError(f"{path}: expected JSON lines with the field `answer`, got {error!r}") from error
-    texts = [str(answer).rpartition("####")[2].strip() for answer in answers if answer is not None]
-    if not texts:
-        raise SignalError(f"{path}: there are no answers to check")
-    return texts
+    given = [gold_answer(row) for row in read_file(path)]
+    texts = (str(answer).rpartition("####")[2].strip() for answer in given if answer is not None)
+    answers = [text for text in texts if text]
+    if not answers:
+        raise SourceError(
+            f"{path}: no row has an answer. Expected it in reward_model.ground_truth, as data_preprocess writes it, or "
+            "in answer; data_preprocess.math_file reads any other column."
+        )
+    return answers
+
+
+def gold_answer(row: Mapping[str, Any]) -> object:
+    """The gold answer of a row in verl's schema or of a raw one; None if it has none."""
+    rule = row.get("reward_model")
+    return rule.get("ground_truth") if isinstance(rule, Mapping) else row.get("answer")
 
 
 def alterations(gold: str) -> Iterator[tuple[str, str]]:
@@ -97,7 +104,7 @@ def alterations(gold: str) -> Iterator[tuple[str, str]]:
             text = words.group(1)
             yield "next", gold.replace(text, text[::-1] if text != text[::-1] else text * 2)
         else:
-            yield "next", f"{gold}+1"
+            yield "next", f"{trim(gold)}+1"  # inside of its dollar signs
     if _PLAIN_NUMBER.fullmatch(gold) and gold.strip("-0.,"):
         yield "sign", gold[1:] if gold.startswith("-") else f"-{gold}"
         whole, dot, decimals = gold.replace(",", "").partition(".")
@@ -113,7 +120,7 @@ def check_file(path: Path, every: int = 1, threads: int = 4) -> SelfCheck:
     """Score the gold and the altered answers of every `every`-th row.
 
     Raises:
-        SignalError: If the file cannot be read.
+        SourceError: If the file cannot be read.
     """
     answers = read_answers(path)[::every]
     cases = [
@@ -136,9 +143,11 @@ def check_file(path: Path, every: int = 1, threads: int = 4) -> SelfCheck:
 def main(argv: Sequence[str] | None = None) -> None:
     """Check the files and print one line each, then every failure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--input", type=Path, nargs="+", required=True, help="JSON lines files, may be gzipped")
+    parser.add_argument("--input", type=Path, nargs="+", required=True, help="data of mathematics")
     parser.add_argument("--every", type=int, default=1, help="only every so many rows")
     args = parser.parse_args(argv)
+    if args.every < 1:
+        parser.error(f"--every must be at least 1, got {args.every}")
     try:
         checks = [check_file(path, args.every) for path in args.input]
     except SignalError as error:
