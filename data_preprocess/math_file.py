@@ -28,7 +28,7 @@ from data_preprocess.math.source import question_text
 from verl_ext.data.math_instructions import INSTRUCTION
 from verl_ext.data.row_report import UnusableRow
 from verl_ext.data.row_source import SUFFIXES, HubSource
-from verl_ext.rewards.math_answer import DATA_SOURCES
+from verl_ext.rewards.math_answer import FILE_PREFIX, judges
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -59,20 +59,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(f"--name {args.name!r}: expected letters, digits, _, - and dots, as in olympiad_bench")
     if args.split == "test" and (args.holdout_size or args.max_rows or args.exclude_overlap):
         parser.error("--holdout_size, --max_rows and --exclude_overlap are for training files: drop --split test")
+    source = args.data_source or FILE_PREFIX + args.name
     dataset = MathSet(
         args.name,
         {args.split: HubSource(args.input, args.hub_split or args.split)},
         read=functools.partial(read, question=args.question, answer=args.answer),
         held_out=(f"{args.name}_held_out", args.holdout_size) if args.holdout_size else None,
-        data_source=args.data_source,
+        data_source=source,
         instruction=args.instruction,
         columns=[*(("question", column) for column in args.question), ("answer", args.answer)],
     )
     prepare_or_exit(dataset, args)
-    source = args.data_source or args.name
-    if source not in DATA_SOURCES:
+    if not judges(source):
         print(
-            f"data_source {source} is none whose reward function is known. Of these answers it is\n"
+            f"data_source {source} has another reward by default. Of these answers it is\n"
             "  reward.custom_reward_function.path=pkg://verl_ext.rewards.math_answer "
             "reward.custom_reward_function.name=compute_score"
         )
@@ -86,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--answer", required=True, metavar="COLUMN", help="column of the answer")
     parser.add_argument("--split", choices=("train", "test"), default="train", help="test: no row goes as a repeat")
     parser.add_argument("--hub_split", help="split of a set on the hub (default: --split)")
-    parser.add_argument("--data_source", help="verl's name of the set, by which metrics are grouped (default: --name)")
+    parser.add_argument(
+        "--data_source", help="verl's name of the set, by which metrics are grouped (default: math_file/NAME)"
+    )
     parser.add_argument("--instruction", default=INSTRUCTION, help='after every question; "" for none')
     parser.add_argument("--holdout_size", type=int, help="questions to hold out as NAME_held_out.parquet")
     add_common_arguments(parser, has_train=True)

@@ -55,12 +55,10 @@ def test_olympiad_benchs_lists_become_one_answer_each_and_the_rest_is_counted(
     assert answers_of(path) == ["166", "69,84", "2, -2"]
     first = rows_of(path)[0]
     assert first["prompt"] == [{"role": "user", "content": f"How many?\n{INSTRUCTION}"}]
-    assert (first["data_source"], first["extra_info"]["index"]) == ("olympiad_bench", "olympiad_bench/0")
+    assert (first["data_source"], first["extra_info"]["index"]) == ("math_file/olympiad_bench", "olympiad_bench/0")
     assert first["extra_info"]["split"] == "test"
-    output = capsys.readouterr().out
-    counts = [" ".join(line.split()) for line in output.splitlines()]
+    counts = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert {"rows read 6", "- no answer 1", "- several answers 1", "- no question 1", "= rows written 3"} <= {*counts}
-    assert "reward.custom_reward_function.path=pkg://verl_ext.rewards.math_answer" in output
 
 
 def test_nested_columns_and_verls_own_files_are_read(tmp_path: Path):
@@ -123,8 +121,11 @@ def test_instruction_data_source_and_held_out_questions_are_the_users(tmp_path: 
 
 def test_only_a_reward_that_is_not_known_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     source = write(tmp_path / "in.jsonl", [{"question": "q", "answer": "1"}])
-    run(tmp_path, "--input", str(source), "--data_source", "math500")
-    assert "custom_reward_function" not in capsys.readouterr().out
+    for known in ([], ["--data_source", "math500"]):
+        run(tmp_path, "--input", str(source), *known)
+        assert "custom_reward_function" not in capsys.readouterr().out
+    run(tmp_path, "--input", str(source), "--data_source", "somebody/else")
+    assert "custom_reward_function.path=pkg://verl_ext.rewards.math_answer" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def load_reward(reward: str | None) -> Callable[..., Any]:
 
         if data_source == "arithmetic":
             compute_score = arithmetic.compute_score
-        elif data_source in math_answer.DATA_SOURCES:
+        elif math_answer.judges(data_source):
             compute_score = math_answer.compute_score
         else:
             from verl.utils.reward_score import default_compute_score as compute_score

@@ -48,6 +48,8 @@ DATA_SOURCES = frozenset(
         "openmath_reasoning",
     }
 )
+# How the data_source of a set begins that `data_preprocess.math_file` made of a user's own file.
+FILE_PREFIX = "math_file/"
 
 # The longest answer of MATH-500 has 53 characters and is nested 2 deep.
 MAX_ANSWER_CHARACTERS = 1000
@@ -75,6 +77,11 @@ _SPELLINGS = (
 )
 # A space between letters or digits can mean something (2 1/3 is not 21/3); any other does not.
 _SPACES = re.compile(r"(?<![^\W_])\s+|\s+(?![^\W_])")
+
+
+def judges(data_source: str) -> bool:
+    """Whether rows of a data source are judged here unless a run names another reward."""
+    return data_source in DATA_SOURCES or data_source.startswith(FILE_PREFIX)
 
 
 def extract_answer(response: str) -> str:

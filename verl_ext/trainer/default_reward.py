@@ -40,7 +40,7 @@ def compute_score(
     row = {"solution_str": solution_str, "ground_truth": ground_truth, "extra_info": extra_info}
     if data_source == arithmetic.DATA_SOURCE:
         return arithmetic.compute_score(data_source, **row)
-    if data_source in math_answer.DATA_SOURCES:
+    if math_answer.judges(data_source):
         return math_answer.compute_score(data_source, **row)
     from verl.utils.reward_score import default_compute_score
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
+from stand_ins import make_toxicity_classifier
 from transformers import AutoConfig, Qwen2Config, Qwen2ForCausalLM
 
 from recipe.fast_dapo.recipe import RECIPE as FAST_DAPO
@@ -246,7 +247,9 @@ def test_runs_on_dapo_17k_pass_a_dry_run(
 def test_tracin_passes_a_dry_run_and_counts_loras_factors(
     model_dir: Path, files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
+    make_toxicity_classifier(tmp_path / "classifier")
     stand_ins = [*_with_stand_ins(model_dir, files, tmp_path), f"tracin.validation_files={files['val']}"]
+    stand_ins += [f"reward.custom_reward_function.reward_kwargs.model_path={tmp_path / 'classifier'}"]
     train(_compose("+experiment=tracin_toxicity_qwen2_5_1_5b", *stand_ins, recipe="tracin"), TRACIN)
     lora = num_lora_parameters(AutoConfig.from_pretrained(model_dir), 16, "all-linear")
     printed = capsys.readouterr().out
