@@ -15,10 +15,10 @@ import pytest
 
 from data_preprocess.math.data import CONFLICT, REPEATED, MathSet, collect
 from data_preprocess.math.text import INSTRUCTION
+from verl_ext.data.file_checks import check_files
 from verl_ext.data.row_choice import draw
 from verl_ext.data.row_report import UnusableRow
 from verl_ext.data.row_source import HubSource, SourceError, read_file
-from verl_ext.data.schema import check_parquets
 
 TRAINING = ["dapo_math_17k", "numina_math", "openmath_reasoning", "gsm8k", "math_train", "deepscaler"]
 TESTING = ["math500", "aime24", "aime25", "amc23"]
@@ -50,7 +50,7 @@ def test_a_row_is_verls_schema_with_the_instruction(name: str, tmp_path: Path):
         source = write_jsonl(tmp_path / "in.jsonl", questions(2))
     script(name).main(["--input", str(source), "--local_save_dir", str(tmp_path), *extra])
     path = tmp_path / f"{name}.parquet"
-    assert check_parquets([path]).num_rows == 1
+    assert check_files([path]).num_rows == 1
     row = pq.read_table(path).to_pylist()[0]
     assert row["data_source"] == script(name).DATASET.name == name
     assert row["extra_info"]["split"] == ("test" if name in TESTING else "train")
@@ -69,7 +69,7 @@ def test_all_sets_can_be_trained_on_together(tmp_path: Path):
         source = write_jsonl(tmp_path / "in.jsonl", rows if name == "math_train" else questions(3))
         script(name).main(["--input", str(source), "--local_save_dir", str(tmp_path)])
     files = [tmp_path / "deepscaler.parquet", tmp_path / "math_train.parquet"]
-    assert check_parquets(files).num_rows == 6
+    assert check_files(files).num_rows == 6
     parts = [datasets.Dataset.from_parquet(str(f), cache_dir=str(tmp_path / "cache")) for f in files]
     details = datasets.concatenate_datasets(parts)[3]["extra_info"]
     assert (details["difficulty"], details["subject"]) == ("5", "Algebra")
@@ -153,7 +153,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_another_test_set(tm
         script("dapo_math_17k").main([*args, "--holdout_size", "20"])
         files = sorted((tmp_path / folder).glob("*.parquet"))
         assert [file.name for file in files] == ["dapo_1000.parquet", "dapo_math_17k.parquet"]
-        assert check_parquets(files).num_rows == 60
+        assert check_files(files).num_rows == 60
         digests.append([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
         held.append(set(prompts(files[0])))
         assert len(held[-1]) == 20

@@ -13,9 +13,9 @@ from transformers import AutoConfig, Qwen2Config, Qwen2ForCausalLM
 from recipe.fast_dapo.recipe import RECIPE as FAST_DAPO
 from recipe.golden_redaction.recipe import RECIPE as GOLDEN_REDACTION
 from recipe.tracin.recipe import RECIPE as TRACIN
-from verl_ext.data.data_checks import DataError
 from verl_ext.data.schema import make_row, write_parquet
 from verl_ext.launch import dry_run, launch
+from verl_ext.launch.data_checks import DataError
 from verl_ext.launch.estimate import BatchArithmetic, memory_estimate, num_lora_parameters, num_parameters
 from verl_ext.launch.train import train
 
