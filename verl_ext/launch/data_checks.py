@@ -246,7 +246,7 @@ def prompt_lengths(file: str, config: DictConfig, tokenizer: Any) -> np.ndarray 
         DataError: the chat template cannot render a prompt.
     """
     data, model = config.data, config.actor_rollout_ref.model
-    kwargs = dict(data.apply_chat_template_kwargs)
+    kwargs = dict(config.data.apply_chat_template_kwargs)
     if model.get("custom_chat_template"):
         kwargs["chat_template"] = model.custom_chat_template
     with open_file(file) as opened:

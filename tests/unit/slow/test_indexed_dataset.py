@@ -12,11 +12,15 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from PIL import Image
+from stored_rows import Engine, QuietTrainer, StoredRows
 from torch.utils.data import DataLoader
 from verl.trainer.ppo.utils import create_rl_dataset
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+from recipe.fast_dapo.collector import Curriculum
+from recipe.fast_dapo.settings import resolve_group_size
+from verl_ext.core.errors import SignalError
 from verl_ext.data.prompt_index import prompt_indices
 from verl_ext.launch.data_checks import INDEXED_DATASET, DataError, check_data, find_files
 from verl_ext.serving.indexed_dataset import IndexedDataset
@@ -252,6 +256,51 @@ def test_a_resumed_data_set_and_the_loaders_workers_see_the_same(model_dir: Path
     assert list(next(iter(loader))["index"]) == expected
     dataset.resume_dataset_state()
     assert [row["index"] for row in dataset] == expected
+
+
+# ------------------------------ Fast DAPO ------------------------------
+
+
+def test_the_posterior_remembers_prompts_by_the_index_that_was_made(model_dir: Path, tmp_path: Path, monkeypatch):
+    """Across a restart with the rows in another order, too: records and live prompts keep their names."""
+    StoredRows(monkeypatch)
+    sizes = ["data.train_batch_size=2", "data.gen_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=2"]
+    rows = [make(n, extra_info=...) for n in range(12)]
+    solved: set[str] = set()
+    names: dict[str, str] = {}
+    curricula = []
+    for name, order in (("first", rows), ("again", rows[::-1])):
+        file = save(order, tmp_path / name / "train.parquet")
+        config = compose_config(model_dir, [file], "curriculum.predictor=posterior", *sizes)
+        resolve_group_size(config)
+        check_data(config)
+        # Prompts of even numbers are mixed, the others never solved.
+        engine = Engine(lambda index, session: index in solved and session % 2 == 0)
+        trainer: Any = QuietTrainer(config, tmp_path / name, engine)
+        trainer.train_dataset = load(config)
+        names = contents(trainer.train_dataset)
+        solved.update(index for index, text in names.items() if int(text.removesuffix("+1=")) % 2 == 0)
+        curricula.append(Curriculum(trainer))
+        curricula[-1].set_up_data()
+    first, again = curricula
+    assert len(first.collect(2).keys) == 2 * 16
+    first.before_checkpoint()
+    again.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    again._trainer.global_steps = 2
+    assert len(again.collect(2).keys) == 2 * 16
+    for name in ("first", "again"):
+        events = [json.loads(line) for line in (tmp_path / name / "prompts.jsonl").read_text().splitlines()]
+        assert {event["index"] for event in events} <= set(names)
+        assert {event["index"] for event in events if event["event"] == "trained"} <= solved
+
+
+def test_the_posterior_refuses_a_data_set_whose_indices_repeat(model_dir: Path, tmp_path: Path):
+    config = compose_config(model_dir, [], "curriculum.predictor=posterior", val=["none.parquet"])
+    resolve_group_size(config)
+    trainer: Any = QuietTrainer(config, tmp_path, Engine(lambda index, session: True))
+    trainer.train_dataset = [{"index": 0}, {"index": 1}, {"index": 0}]
+    with pytest.raises(SignalError, match="3 prompts have only 2 values of `index`"):
+        Curriculum(trainer).set_up_data()
 
 
 # ------------------------------ files elsewhere ------------------------------
