@@ -276,6 +276,13 @@ def test_a_ground_truth_that_is_null_is_found_among_values_of_several_types(tmp_
     assert str(problem).endswith("column reward_model.ground_truth: is null in 1 row(s): 2.")
 
 
+def test_content_that_is_null_is_found_beside_text_and_parts(tmp_path):
+    contents = ["x", PARTS, None]
+    rows = [row(i, prompt=[{"role": "user", "content": content}]) for i, content in enumerate(contents)]
+    (problem,) = problems(save(rows, tmp_path / "a.jsonl"))
+    assert str(problem).endswith("column prompt.content: is null in 1 row(s): 2.")
+
+
 def test_rows_are_numbered_through_the_batches_of_a_large_file(tmp_path):
     rows = [row(i) for i in range(70_000)]
     rows[66_000]["data_source"] = ""

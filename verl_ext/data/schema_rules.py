@@ -112,7 +112,7 @@ def broken_rows(name: str, column: pa.Array, rules: FileRules) -> Rows:
         yield name, "is null or empty", _where(pc.or_kleene(pc.is_null(column), pc.equal(column, "")))
     elif name == "reward_model" and rules.needs_ground_truth:
         truth = column if is_json(column.type) else pc.struct_field(column, "ground_truth")
-        yield f"{name}.ground_truth", "is null", _where(_is_null(truth))
+        yield f"{name}.ground_truth", "is null", _where(pc.is_null(truth))
 
 
 def unusual_rows(name: str, column: pa.Array, rules: FileRules) -> Rows:
@@ -128,15 +128,9 @@ def _where(mask: pa.Array) -> pa.Array:
     return pc.indices_nonzero(pc.fill_null(mask, False))
 
 
-def _is_null(column: pa.Array) -> pa.Array:
-    if not is_json(column.type):
-        return pc.is_null(column)
-    return pc.or_kleene(pc.is_null(column.storage), pc.equal(column.storage, "null"))
-
-
 def _check_prompt(name: str, column: pa.Array) -> Rows:
     if not _is_list(column.type):
-        yield name, "is null", _where(_is_null(column))
+        yield name, "is null", _where(pc.is_null(column))
         return
     lengths = pc.fill_null(pc.list_value_length(column), 0)
     yield name, "has no messages", _where(pc.equal(lengths, 0))
@@ -148,5 +142,5 @@ def _check_prompt(name: str, column: pa.Array) -> Rows:
     yield f"{name}.role", "is null", pc.unique(parents.filter(pc.is_null(role)))
     # An assistant's message may hold nothing but calls of tools.
     is_other = pc.fill_null(pc.not_equal(role, "assistant"), True)
-    empty = pc.and_(_is_null(pc.struct_field(messages, "content")), is_other)
+    empty = pc.and_(pc.is_null(pc.struct_field(messages, "content")), is_other)
     yield f"{name}.content", "is null", pc.unique(parents.filter(empty))
