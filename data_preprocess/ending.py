@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from verl_ext.core.errors import SignalError
-from verl_ext.data.schema import ParquetError
+from verl_ext.data.schema import DataFileError
 
 
 class OutputError(SignalError):
@@ -25,7 +25,7 @@ def errors_in_one_line(folder: Path, *others: type[Exception]) -> Generator[None
     try:
         check_output(folder)
         yield
-    except ParquetError as error:
+    except DataFileError as error:
         sys.exit(f"error: {'; '.join(map(str, error.problems))}")
     except (SignalError, OSError, *others) as error:
         sys.exit(f"error: {error}")

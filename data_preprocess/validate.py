@@ -1,31 +1,41 @@
-"""Check parquet files against verl's RL schema before training on them.
+"""Check the data files of a run before training on them, with what a run asks by default.
 
-    python -m data_preprocess.validate train.parquet [more.parquet ...]
+    python -m data_preprocess.validate train.parquet [more.jsonl ...] [--prompt_key question]
 
-Files of one call are taken as used together: `extra_info.index` must be unique across all of them. Check the files of
-`data.train_files` in one call and the files of `data.val_files` in another. Exit code 0 when all is well, 1 otherwise.
+Files of one call are taken as used together: check the files of `data.train_files` in one call and the files of
+`data.val_files` in another. Accepted is what verl reads: parquet, JSON and JSON lines. Where `extra_info.index` cannot
+tell the prompts apart, a run makes an index for each; this command says so. Exit code 0 when all is well, 1 otherwise.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
 
-from verl_ext.data.schema import ParquetError, check_parquets
+from verl_ext.data.file_checks import check_files
+from verl_ext.data.schema import DataFileError
+from verl_ext.data.schema_rules import FileRules
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print rows and verdict of the files named in `argv`; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", metavar="FILE", help="parquet files that are used together")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="files that are used together")
+    parser.add_argument("--prompt_key", default="prompt", help="column of the messages, as data.prompt_key")
     args = parser.parse_args(argv)
     try:
-        report = check_parquets(args.files)
-    except ParquetError as error:
+        report = check_files(args.files, FileRules(prompt_key=args.prompt_key))
+    except DataFileError as error:
         print(error, file=sys.stderr)
         return 1
     for path, rows in report.rows.items():
         print(f"{path}: {rows} rows")
-    print(f"OK: {report.num_rows} rows follow the schema, every extra_info.index is unique")
+    for note in report.notes:
+        print(f"note: {note}")
+    if report.index_gap is None:
+        print(f"OK: {report.num_rows} rows can be trained on, every extra_info.index is unique")
+    else:
+        print(f"{report.index_gap}.")
+        print(f"OK: {report.num_rows} rows can be trained on; an index will be made for each, of its content")
     return 0
 
 

@@ -17,6 +17,7 @@ from recipe.fast_dapo.run_files import PROMPTS
 from recipe.fast_dapo.settings import read_settings
 from verl_ext.core.errors import GenerationFailedError, SignalError
 from verl_ext.core.json_lines import JsonLines
+from verl_ext.data.prompt_index import prompt_indices
 from verl_ext.run.run_totals import RunTotals
 from verl_ext.serving import data_plane
 from verl_ext.serving.agent_loop import FIRST_SESSION, PromptReport, RolloutReport
@@ -63,8 +64,13 @@ class Curriculum(Collector):
         if self.settings.predictor is not None:
             dataset = self._trainer.train_dataset
             self.predictor = PassRatePosterior(len(dataset), self.settings.predictor)
-            indices = [info["index"] for info in dataset.dataframe["extra_info"]]
-            self._position = {index: position for position, index in enumerate(indices)}
+            self._position = {index: position for position, index in enumerate(prompt_indices(dataset))}
+            if len(self._position) < len(dataset):
+                raise SignalError(
+                    f"data.custom_cls: {len(dataset)} prompts have only {len(self._position)} values of `index`, by "
+                    "which curriculum.predictor=posterior remembers them. Give each its own, or set "
+                    "curriculum.predictor=none."
+                )
 
     # ------------------------------ collecting a batch ------------------------------
 

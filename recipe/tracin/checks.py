@@ -1,15 +1,22 @@
 """What TracIn asks of the rest of a configuration and of its data; checked before Ray starts."""
 
-from collections.abc import Sequence
+from typing import Any
 
-import pyarrow.parquet as pq
 from omegaconf import DictConfig
 
 from recipe.tracin.method.disjoint import check_disjoint
 from recipe.tracin.settings import LORA, TracInSettings, check_against_actor, read_settings
 from verl_ext.core.errors import ConfigError
+from verl_ext.data.data_files import open_file
 from verl_ext.data.prompt_identity import text_identity
-from verl_ext.data.schema import ParquetError, check_parquets
+from verl_ext.launch.data_checks import (
+    DataError,
+    Files,
+    check_rows,
+    custom_dataset,
+    find_files,
+    makes_own_rows,
+)
 
 # Policy losses in which one sample's loss depends on the others' tokens: there is no exact score.
 NOT_ADDITIVE = ("clip_cov", "kl_cov")
@@ -40,28 +47,31 @@ def check_config(config: DictConfig) -> TracInSettings:
 
 
 def _check_validation_files(config: DictConfig) -> None:
-    data, files = config.data, _files(config.tracin.validation_files)
+    data = config.data
     try:
-        check_parquets(files)
-    except ParquetError as error:
-        raise ConfigError(f"tracin.validation_files: {error}") from None
-    train, validation = (_prompts(paths, data.prompt_key) for paths in (_files(data.train_files), files))
+        if makes_own_rows(custom_dataset(data)):
+            return  # the selector compares what it makes
+        validation = find_files(data, config.tracin.validation_files)
+        check_rows("tracin.validation_files", validation, config)
+        train = find_files(data, data.train_files)
+        check_rows("data.train_files", train, config)
+    except DataError as error:
+        raise ConfigError(str(error)) from None
+    prompts = _prompts(validation, data.prompt_key)
     check_disjoint(
-        [text_identity(prompt) for prompt in train],
-        [text_identity(prompt) for prompt in validation],
-        [prompt[-1]["content"] for prompt in validation],
+        [text_identity(prompt) for prompt in _prompts(train, data.prompt_key)],
+        [text_identity(prompt) for prompt in prompts],
+        [prompt[-1]["content"] for prompt in prompts],
     )
 
 
-def _files(entry: str | Sequence[str]) -> list[str]:
-    return [entry] if isinstance(entry, str) else list(entry)
-
-
-def _prompts(files: Sequence[str], column: str) -> list[list[dict[str, str]]]:
-    try:
-        return [prompt for file in files for prompt in pq.read_table(file, columns=[column])[column].to_pylist()]
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"data.train_files: {error}") from None
+def _prompts(files: Files, column: str) -> list[list[dict[str, Any]]]:
+    """Of the files that are here; the selector compares those of all once they are."""
+    prompts = []
+    for file in files.local:
+        with open_file(file) as opened:
+            prompts += [prompt for chunk in opened.prompts(column) for prompt in chunk]
+    return prompts
 
 
 def _problems(config: DictConfig, settings: TracInSettings) -> list[str]:

@@ -21,7 +21,7 @@ from data_preprocess.arithmetic import (
     main,
     num_carries,
 )
-from verl_ext.data.schema import check_parquets
+from verl_ext.data.file_checks import check_files
 
 SETTINGS = PoolSettings(train_size=300, val_size=100, seed=3)
 
@@ -145,7 +145,7 @@ def test_asking_for_more_prompts_than_a_kind_has_is_an_error(monkeypatch):
 def test_the_command_line_writes_files_that_pass_the_check(tmp_path, capsys):
     main(["--local_save_dir", str(tmp_path), "--train_size", "50", "--val_size", "20", "--shares", ".5", ".3", ".2"])
     paths = [tmp_path / "train.parquet", tmp_path / "val.parquet"]
-    assert check_parquets(paths).num_rows == 70
+    assert check_files(paths).num_rows == 70
     assert set(pq.read_table(paths[0])["data_source"].to_pylist()) == {"arithmetic"}
     assert "25 hopeless, 15 easy, 10 core" in capsys.readouterr().out
 

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_preprocess.math.data import CONFLICT, REPEATED, MathSet, collect
+from verl_ext.data.file_checks import check_files
 from verl_ext.data.math_instructions import INSTRUCTION
 from verl_ext.data.row_choice import draw
 from verl_ext.data.row_report import UnusableRow
 from verl_ext.data.row_source import SUFFIXES, HubSource, SourceError, read_file
-from verl_ext.data.schema import check_parquets, make_row, write_parquet
+from verl_ext.data.schema import make_row, write_parquet
 
 TRAINING = ["dapo_math_17k", "numina_math", "openmath_reasoning", "gsm8k", "math_train", "deepscaler"]
 WRITTEN = ["dapo_1000.parquet", "dapo_1000_val.parquet", "dapo_math_17k.parquet"]
@@ -51,7 +52,7 @@ def test_a_row_is_verls_schema_with_the_instruction(name: str, tmp_path: Path):
         source = write_jsonl(tmp_path / "in.jsonl", questions(2))
     script(name).main(["--input", str(source), "--local_save_dir", str(tmp_path), *extra])
     path = tmp_path / f"{name}.parquet"
-    assert check_parquets([path]).num_rows == 1
+    assert check_files([path]).num_rows == 1
     row = pq.read_table(path).to_pylist()[0]
     assert row["data_source"] == script(name).DATASET.name == name
     assert row["extra_info"]["split"] == ("test" if name in TESTING else "train")
@@ -70,7 +71,7 @@ def test_all_sets_can_be_trained_on_together(tmp_path: Path):
         source = write_jsonl(tmp_path / "in.jsonl", rows if name == "math_train" else questions(3))
         script(name).main(["--input", str(source), "--local_save_dir", str(tmp_path)])
     files = [tmp_path / "deepscaler.parquet", tmp_path / "math_train.parquet"]
-    assert check_parquets(files).num_rows == 6
+    assert check_files(files).num_rows == 6
     parts = [datasets.Dataset.from_parquet(str(f), cache_dir=str(tmp_path / "cache")) for f in files]
     details = datasets.concatenate_datasets(parts)[3]["extra_info"]
     assert (details["difficulty"], details["subject"]) == ("5", "Algebra")
@@ -169,7 +170,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_another_test_set(tm
         script("dapo_math_17k").main([*args, "--holdout_size", "20", "--validation_size", "7"])
         files = sorted((tmp_path / folder).glob("*.parquet"))
         assert [file.name for file in files] == WRITTEN
-        assert check_parquets([files[0], files[2]]).num_rows == 60
+        assert check_files([files[0], files[2]]).num_rows == 60
         digests.append([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
         held.append(set(prompts(files[0])))
         assert len(held[-1]) == 20

@@ -11,8 +11,8 @@ import yaml
 
 from data_preprocess import dapo_math_17k, math_file
 from data_preprocess.math.columns import MISSING, column_names, value_at
+from verl_ext.data.file_checks import check_files
 from verl_ext.data.math_instructions import INSTRUCTION
-from verl_ext.data.schema import check_parquets
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +51,7 @@ def test_olympiad_benchs_lists_become_one_answer_each_and_the_rest_is_counted(
     source = write(tmp_path / "olympiadbench.jsonl", OLYMPIAD)
     run(tmp_path, "--input", str(source), "--split", "test", name="olympiad_bench", answer="final_answer")
     path = tmp_path / "olympiad_bench.parquet"
-    assert check_parquets([path]).num_rows == 3
+    assert check_files([path]).num_rows == 3
     assert answers_of(path) == ["166", "69,84", "2, -2"]
     first = rows_of(path)[0]
     assert first["prompt"] == [{"role": "user", "content": f"How many?\n{INSTRUCTION}"}]

@@ -21,8 +21,8 @@ from data_preprocess.real_toxicity_prompts import (
     read_prompts,
     split,
 )
+from verl_ext.data.file_checks import check_files
 from verl_ext.data.row_report import UnusableRow
-from verl_ext.data.schema import check_parquets
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "toxicity" / "rtp_quark_val.jsonl.gz"
 
@@ -139,7 +139,7 @@ def test_a_split_of_one_prompt_and_an_unknown_strategy_are_refused():
 
 def test_the_files_follow_verls_schema_and_carry_the_score(source, tmp_path, capsys):
     main(["--input", source, "--local_save_dir", str(tmp_path / "out"), "--val_strategy", "top"])
-    report = check_parquets([tmp_path / "out" / "train.parquet", tmp_path / "out" / "val.parquet"])
+    report = check_files([tmp_path / "out" / "train.parquet", tmp_path / "out" / "val.parquet"])
     assert list(report.rows.values()) == [40, 10]
     files = read_files(tmp_path / "out")
     for name, rows in files.items():

@@ -1,4 +1,4 @@
-"""verl's RL parquet schema: build rows, write them, and check files before a run spends hours on them.
+"""verl's RL schema: build rows and write them as parquet; `file_checks.py` checks files.
 
 A row, as `verl.utils.dataset.rl_dataset.RLHFDataset` and the reward managers read it:
 
@@ -8,19 +8,14 @@ A row, as `verl.utils.dataset.rl_dataset.RLHFDataset` and the reward managers re
     reward_model  {style: "rule" | "model", ground_truth: str}
     extra_info    {index: int | str, split: str, ...}
 
-`extra_info.index` is a prompt's only lasting identity (verl draws a new `uid` at every fetch), and verl silently falls
-back to 0 when it is missing: two prompts that share an index share their history. So it must be present and unique
-across all training files. Further columns and further fields are welcome.
+`extra_info.index` is a prompt's only lasting identity (verl draws a new `uid` at every fetch): rows made here have one.
+verl itself reads more than this, and so does a run; see `schema_rules.py`. Further columns and further fields are
+welcome.
 
 Example:
     >>> row = make_row("arithmetic", "1+1=", "2", index=0, split="train", ability="math")
     >>> write_parquet([row], "train.parquet")
-    >>> check_parquet("train.parquet").num_rows
-    1
 """
-
-# pyarrow makes the functions of pyarrow.compute at import, where a type checker cannot see them.
-# pyright: reportAttributeAccessIssue=false
 
 import os
 import tempfile
@@ -30,13 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-
-from verl_ext.data.schema_rules import REQUIRED_COLUMNS, broken_rows, type_error
-
-# How many rows or repeated indices a message names before it only counts the rest.
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -58,30 +47,18 @@ class FileProblem:
         return f"{where}: {self.message}"
 
 
-class ParquetError(ValueError):
-    """Files that do not follow the schema; `problems` holds every problem found, not only the first."""
+class DataFileError(ValueError):
+    """Files that cannot be used; `problems` holds every problem found, not only the first."""
 
     def __init__(self, problems: Sequence[FileProblem]):
         self.problems = tuple(problems)
-        lines = [f"{len(self.problems)} problem(s) in the parquet files:"]
+        lines = [f"{len(self.problems)} problem(s) in the data files:"]
         lines += [f"  - {problem}" for problem in self.problems]
         super().__init__("\n".join(lines))
 
 
-@dataclass(frozen=True)
-class ParquetReport:
-    """What a successful check saw.
-
-    Attributes:
-        rows: Number of rows of each file, by the path as it was given.
-    """
-
-    rows: Mapping[str, int]
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of all files together."""
-        return sum(self.rows.values())
+class ParquetError(DataFileError):
+    """Rows cannot be written."""
 
 
 def make_row(
@@ -172,137 +149,6 @@ def _replace(path: Path, table: pa.Table) -> None:
         Path(temporary).unlink(missing_ok=True)
 
 
-def check_parquet(path: str | os.PathLike[str]) -> ParquetReport:
-    """Check one file. See `check_parquets`."""
-    return check_parquets([path])
-
-
-def check_parquets(paths: Sequence[str | os.PathLike[str]]) -> ParquetReport:
-    """Check files that are used together, such as the list in `data.train_files`.
-
-    Rows are numbered from 0. A million rows take a few seconds: columns are checked as arrays, batch by batch.
-
-    Args:
-        paths: The files. Every `extra_info.index` must be unique across all of them; 7 and "7" count as the same.
-
-    Returns:
-        The number of rows of each file.
-
-    Raises:
-        ParquetError: With all problems found in all files.
-    """
-    problems: list[FileProblem] = []
-    rows: dict[str, int] = {}
-    indices: list[tuple[str, pa.ChunkedArray]] = []
-    for path in map(str, paths):
-        found, num_rows, index = _check_file(path)
-        problems += found
-        rows[path] = num_rows
-        if index is not None:
-            indices.append((path, index))
-    problems += _repeated_indices(indices)
-    if problems:
-        raise ParquetError(problems)
-    return ParquetReport(rows)
-
-
 def _wrong_suffix(path: str) -> FileProblem:
     suffix = Path(path).suffix or "no suffix"
     return FileProblem(path, "", f"expected a file whose name ends in .parquet, got {suffix}. Convert or rename it.")
-
-
-def _check_file(path: str) -> tuple[list[FileProblem], int, pa.ChunkedArray | None]:
-    """Problems of one file, its number of rows, and the `extra_info.index` of each row as text."""
-    if not Path(path).is_file():
-        kind = "a folder" if Path(path).is_dir() else "nothing"
-        return [FileProblem(path, "", f"expected a parquet file, found {kind}. Check the path.")], 0, None
-    if Path(path).suffix != ".parquet":
-        return [_wrong_suffix(path)], 0, None
-    try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-    except (pa.ArrowInvalid, OSError) as error:
-        return [FileProblem(path, "", f"not a readable parquet file ({error}). Write it again.")], 0, None
-    with file:
-        problems = []
-        if file.metadata.num_rows == 0:
-            problems.append(FileProblem(path, "", "the file has no rows."))
-        missing = [name for name in REQUIRED_COLUMNS if name not in file.schema_arrow.names]
-        for name in missing:
-            have = ", ".join(file.schema_arrow.names)
-            problems.append(FileProblem(path, name, f"the column is missing. The file has: {have}."))
-        typed = []
-        for name in REQUIRED_COLUMNS:
-            if name not in missing:
-                error = type_error(name, file.schema_arrow.field(name).type)
-                if error:
-                    problems.append(FileProblem(path, name, error))
-                else:
-                    typed.append(name)
-        try:
-            bad, index = _check_values(file, typed)
-        except (pa.ArrowException, OSError) as error:
-            # Its footer is whole: pages in the middle of it are not.
-            return (
-                [*problems, FileProblem(path, "", f"the file is damaged ({error}). Write or copy it again.")],
-                0,
-                None,
-            )
-    problems += [FileProblem(path, column, _bad_rows(what, rows)) for (column, what), rows in bad.items()]
-    return problems, file.metadata.num_rows, index
-
-
-def _check_values(
-    file: pq.ParquetFile, columns: Sequence[str]
-) -> tuple[dict[tuple[str, str], list[int]], pa.ChunkedArray | None]:
-    """Rows that break each rule, and the indices, of the columns whose type is right."""
-    bad: dict[tuple[str, str], list[int]] = {}
-    indices = []
-    offset = 0
-    for batch in file.iter_batches(batch_size=65536, columns=list(columns)) if columns else ():
-        for name in columns:
-            for column, what, rows in broken_rows(name, batch.column(name)):
-                if len(rows):
-                    bad.setdefault((column, what), []).extend(offset + row for row in rows.to_pylist())
-        if "extra_info" in columns:
-            indices.append(pc.cast(pc.struct_field(batch.column("extra_info"), "index"), pa.large_string()))
-        offset += batch.num_rows
-    return bad, pa.chunked_array(indices, pa.large_string()) if indices else None
-
-
-def _shorten(items: Sequence[Any]) -> str:
-    rest = f", ... ({len(items) - _SHOWN} more)" if len(items) > _SHOWN else ""
-    return ", ".join(map(str, items[:_SHOWN])) + rest
-
-
-def _bad_rows(what: str, rows: Sequence[int]) -> str:
-    return f"{what} in {len(rows)} row(s): {_shorten(rows)}."
-
-
-def _repeated_indices(indices: Sequence[tuple[str, pa.ChunkedArray]]) -> list[FileProblem]:
-    """One problem a file in which an index turns up again, whether its twin is in that file or an earlier one."""
-    chunks = [chunk for _, array in indices for chunk in array.chunks]
-    everything = pc.drop_null(pa.chunked_array(chunks, pa.large_string()))
-    if len(everything) == pc.count_distinct(everything).as_py():
-        return []
-    counts = pa.table({"index": everything}).group_by("index").aggregate([("index", "count")])
-    repeated = counts.filter(pc.greater(counts["index_count"], 1))["index"].combine_chunks()
-    places: dict[str, list[tuple[str, int]]] = {}
-    for path, array in indices:
-        rows = pc.indices_nonzero(pc.is_in(array, pc.drop_null(repeated)))
-        for row, index in zip(rows.to_pylist(), array.take(rows).to_pylist(), strict=True):
-            places.setdefault(index, []).append((path, row))
-    by_file: dict[str, dict[str, list[tuple[str, int]]]] = {}
-    for index, where in places.items():
-        by_file.setdefault(where[-1][0], {})[index] = where
-    problems = []
-    for path, repeats in by_file.items():
-        shown = []
-        for index, where in list(repeats.items())[:_SHOWN]:
-            rows = [str(row) if file == path else f"{row} of {file}" for file, row in where]
-            shown.append(f"{index} ({len(where)} times: rows {_shorten(rows)})")
-        more = f"; and {len(repeats) - _SHOWN} more" if len(repeats) > _SHOWN else ""
-        message = (
-            f"{len(repeats)} value(s) are repeated: {'; '.join(shown)}{more}. Number the prompts across all files."
-        )
-        problems.append(FileProblem(path, "extra_info.index", message))
-    return problems

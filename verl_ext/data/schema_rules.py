@@ -1,4 +1,15 @@
-"""What each column of the schema must look like: its arrow type, then its values a batch at a time.
+"""What a run needs of the columns of its files: their arrow types, then their values a batch at a time.
+
+Accepted is what verl's `RLHFDataset` and reward managers can use:
+
+    prompt        a list of messages with role and content: text, or a list of parts {type: text | image | …, …};
+                  the column's name is `data.prompt_key`
+    data_source   text, which verl's reward function asks for; of any type for a function of the user's own
+    reward_model  a struct with ground_truth, of any type but never null
+    extra_info    a struct, or absent
+
+A reward model, or a reward manager of the user's own, scores without the second and the third. Nothing else is asked
+for (no `ability`, no `reward_model.style`); what no column lacks but people rarely mean is a note.
 
 Rows are found with arrow's array operations and never by a Python loop over rows.
 """
@@ -6,99 +17,130 @@ Rows are found with arrow's array operations and never by a Python loop over row
 # pyarrow makes the functions of pyarrow.compute at import, where a type checker cannot see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-REQUIRED_COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
 ROLES = ("system", "developer", "user", "assistant", "tool")
-STYLES = ("rule", "model")
 
 # (column or column.field, what is wrong, row numbers within the batch)
-BrokenRows = Iterator[tuple[str, str, pa.Array]]
+Rows = Iterator[tuple[str, str, pa.Array]]
 
 
-def _is_text(type_: pa.DataType) -> bool:
+@dataclass(frozen=True)
+class FileRules:
+    """What a run asks of its files.
+
+    Attributes:
+        prompt_key: Column of the messages, as `data.prompt_key`.
+        needs_ground_truth: A reward function scores, which verl hands `data_source` and `reward_model.ground_truth`.
+        needs_source_name: It is verl's, which is chosen by the text in `data_source`.
+    """
+
+    prompt_key: str = "prompt"
+    needs_ground_truth: bool = True
+    needs_source_name: bool = True
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Columns that every file must have."""
+        return (self.prompt_key, "data_source", "reward_model") if self.needs_ground_truth else (self.prompt_key,)
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Whether values are text."""
     return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def is_json(type_: pa.DataType) -> bool:
+    """Whether values differ in type from row to row, as JSON's may: Hugging Face's `Json`."""
+    return isinstance(type_, pa.JsonType)
+
+
+def field_type(type_: pa.DataType, name: str) -> pa.DataType | None:
+    """Type of a struct's field; None if there is no such field, or no struct."""
+    if not pa.types.is_struct(type_) or type_.get_field_index(name) < 0:
+        return None
+    return type_.field(name).type
 
 
 def _is_list(type_: pa.DataType) -> bool:
     return pa.types.is_list(type_) or pa.types.is_large_list(type_)
 
 
-def _text_fields(type_: pa.DataType, names: Sequence[str]) -> bool:
-    if not pa.types.is_struct(type_):
+def content_type(type_: pa.DataType) -> pa.DataType | None:
+    """Type of the messages' content in a column of prompts; None if these are no messages of one type."""
+    return field_type(type_.value_type, "content") if _is_list(type_) else None
+
+
+def _is_content(type_: pa.DataType | None) -> bool:
+    if type_ is None:
         return False
-    fields = {field.name: field.type for field in type_}
-    return all(name in fields and _is_text(fields[name]) for name in names)
+    has_parts = _is_list(type_) and (is_json(type_.value_type) or field_type(type_.value_type, "type") is not None)
+    return is_text(type_) or is_json(type_) or has_parts
 
 
-def type_error(name: str, type_: pa.DataType) -> str | None:
+def type_error(name: str, type_: pa.DataType, rules: FileRules) -> str | None:
     """What is wrong with the type of the column `name`, or None."""
-    if name in ("data_source", "ability"):
-        return None if _is_text(type_) else f"expected text, got {type_}."
-    if name == "prompt":
-        if _is_list(type_) and _text_fields(type_.value_type, ("role", "content")):
+    if name == rules.prompt_key:
+        role = field_type(type_.value_type, "role") if _is_list(type_) else None
+        if is_json(type_) or (_is_list(type_) and is_json(type_.value_type)):
             return None
-        return f"expected a list of {{role: text, content: text}}, got {type_}. Wrap plain text as one user message."
-    if name == "reward_model":
-        if _text_fields(type_, ("style", "ground_truth")):
+        if role is not None and is_text(role) and _is_content(content_type(type_)):
             return None
-        return f"expected {{style: text, ground_truth: text}}, got {type_}. Store ground truths as text."
-    fields = {field.name: field.type for field in type_} if pa.types.is_struct(type_) else {}
-    if "index" not in fields:
-        return f"expected a struct with a field index, got {type_}. Number the prompts: extra_info.index = 0, 1, 2, ..."
-    if not (pa.types.is_integer(fields["index"]) or _is_text(fields["index"])):
-        return f"index must be int or text, got {fields['index']} (pandas makes floats of integers with gaps)."
+        return (
+            "expected a list of {role: text, content: text}, or content as a list of {type: text, …}, got "
+            f"{type_}. Wrap plain text as one user message."
+        )
+    if name == "data_source" and rules.needs_source_name and not is_text(type_):
+        return f"expected text, by which verl chooses its reward function, got {type_}."
+    has_truth = is_json(type_) or field_type(type_, "ground_truth") is not None
+    if name == "reward_model" and rules.needs_ground_truth and not has_truth:
+        return f"expected a struct with a field ground_truth, got {type_}."
+    if name == "extra_info" and not (pa.types.is_struct(type_) or pa.types.is_null(type_) or is_json(type_)):
+        return f"expected a struct, got {type_}. Store its fields one by one, or leave the column out."
     return None
 
 
-def broken_rows(name: str, column: pa.Array) -> BrokenRows:
-    """Rows of a batch that break the rules of the column `name`, whose type `type_error` has accepted."""
-    return _VALUE_CHECKS[name](column)
+def broken_rows(name: str, column: pa.Array, rules: FileRules) -> Rows:
+    """Rows of a batch that cannot be used, for a column whose type `type_error` has accepted."""
+    if name == rules.prompt_key:
+        yield from _check_prompt(name, column)
+    elif name == "data_source" and rules.needs_source_name:
+        yield name, "is null or empty", _where(pc.or_kleene(pc.is_null(column), pc.equal(column, "")))
+    elif name == "reward_model" and rules.needs_ground_truth:
+        truth = column if is_json(column.type) else pc.struct_field(column, "ground_truth")
+        yield f"{name}.ground_truth", "is null", _where(pc.is_null(truth))
+
+
+def unusual_rows(name: str, column: pa.Array, rules: FileRules) -> Rows:
+    """Rows that verl trains on, although a chat template may not know what they say."""
+    if name == rules.prompt_key and content_type(column.type) is not None:
+        role = pc.struct_field(pc.list_flatten(column), "role")
+        odd = pc.and_(pc.is_valid(role), pc.invert(pc.is_in(role, pa.array(ROLES, role.type))))
+        rows = pc.unique(pc.list_parent_indices(column).filter(odd))
+        yield f"{name}.role", f"is none of {', '.join(ROLES)}", rows
 
 
 def _where(mask: pa.Array) -> pa.Array:
     return pc.indices_nonzero(pc.fill_null(mask, False))
 
 
-def _check_text(name: str) -> Callable[[pa.Array], BrokenRows]:
-    def check(column: pa.Array) -> BrokenRows:
-        yield name, "is null or empty", _where(pc.or_kleene(pc.is_null(column), pc.equal(column, "")))
-
-    return check
-
-
-def _check_prompt(column: pa.Array) -> BrokenRows:
+def _check_prompt(name: str, column: pa.Array) -> Rows:
+    if not _is_list(column.type):
+        yield name, "is null", _where(pc.is_null(column))
+        return
     lengths = pc.fill_null(pc.list_value_length(column), 0)
-    yield "prompt", "has no messages", _where(pc.equal(lengths, 0))
+    yield name, "has no messages", _where(pc.equal(lengths, 0))
+    if content_type(column.type) is None:
+        return
     parents = pc.list_parent_indices(column)
     messages = pc.list_flatten(column)
-    known = pc.is_in(pc.struct_field(messages, "role"), pa.array(ROLES))
-    yield "prompt.role", f"is not one of {', '.join(ROLES)}", pc.unique(parents.filter(pc.invert(known)))
-    empty = pc.is_null(pc.struct_field(messages, "content"))
-    yield "prompt.content", "is null", pc.unique(parents.filter(empty))
-
-
-def _check_reward_model(column: pa.Array) -> BrokenRows:
-    style = pc.struct_field(column, "style")
-    yield (
-        "reward_model.style",
-        f"is not one of {', '.join(STYLES)}",
-        _where(pc.invert(pc.is_in(style, pa.array(STYLES)))),
-    )
-    yield "reward_model.ground_truth", "is null", _where(pc.is_null(pc.struct_field(column, "ground_truth")))
-
-
-def _check_extra_info(column: pa.Array) -> BrokenRows:
-    yield "extra_info.index", "is missing", _where(pc.is_null(pc.struct_field(column, "index")))
-
-
-_VALUE_CHECKS = {
-    "data_source": _check_text("data_source"),
-    "prompt": _check_prompt,
-    "ability": _check_text("ability"),
-    "reward_model": _check_reward_model,
-    "extra_info": _check_extra_info,
-}
+    role = pc.struct_field(messages, "role")
+    yield f"{name}.role", "is null", pc.unique(parents.filter(pc.is_null(role)))
+    # An assistant's message may hold nothing but calls of tools.
+    is_other = pc.fill_null(pc.not_equal(role, "assistant"), True)
+    empty = pc.and_(pc.is_null(pc.struct_field(messages, "content")), is_other)
+    yield f"{name}.content", "is null", pc.unique(parents.filter(empty))

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from verl_ext.core.errors import SignalError
-from verl_ext.data.schema import ParquetError, check_parquet
+from verl_ext.data.data_files import UnreadableFile, read_rows
+from verl_ext.data.file_checks import check_files
+from verl_ext.data.schema import DataFileError
 from verl_ext.evaluation.statistics.samples import PromptKey
 
 
@@ -40,15 +42,13 @@ def read_data_sets(files: Sequence[str], limit: int | None = None, by: str | Non
     Raises:
         SignalError: If a file is missing, unfit, given twice, or has no field `by` in `extra_info`.
     """
-    import pyarrow.parquet as pq
-
     data_sets = []
     for name, file in zip(_names(files), files, strict=True):
         try:
-            check_parquet(file)
-        except ParquetError as error:
+            check_files([file])
+            rows = read_rows(file, limit)
+        except (DataFileError, UnreadableFile) as error:
             raise SignalError(str(error)) from error
-        rows = pq.read_table(file).slice(0, limit).to_pylist()
         if by is not None and by not in rows[0]["extra_info"]:
             fields = ", ".join(rows[0]["extra_info"])
             raise SignalError(f"--by {by}: extra_info of {file} has no such field. It has: {fields}.")

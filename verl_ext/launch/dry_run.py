@@ -9,11 +9,12 @@ arithmetic.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow.parquet as pq
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig
 
 from verl_ext.core.errors import ConfigError
+from verl_ext.data.data_files import open_file
 from verl_ext.data.raw_prompt import load_tokenizer
+from verl_ext.launch.data_checks import custom_dataset, find_files, makes_own_rows, prompt_lengths
 from verl_ext.launch.estimate import (
     BYTES,
     OPTIMIZER_STATES,
@@ -25,9 +26,6 @@ from verl_ext.launch.estimate import (
 )
 from verl_ext.launch.preflight.checks import Findings
 from verl_ext.launch.recipe import Recipe
-
-# Prompts rendered and tokenized at once.
-_CHUNK = 4096
 
 
 def report(config: DictConfig, versions: Mapping[str, str], recipe: Recipe, found: Findings) -> str:
@@ -42,7 +40,7 @@ def report(config: DictConfig, versions: Mapping[str, str], recipe: Recipe, foun
     rows = [("checked", "versions (" + ", ".join(f"{name} {version}" for name, version in versions.items()) + ")")]
     rows += [("", "settings of the recipe, data, model files, reward function, verl's configuration")]
     for name in ("train_files", "val_files"):
-        rows += [(name, f"{file}: {pq.ParquetFile(file).metadata.num_rows:,} rows") for file in _files(config, name)]
+        rows += _file_rows(config, name)
     if recipe.scores_rollouts:
         rows += _prompt_lengths(config)
     rows += (recipe.dry_run_rows or step_rows)(config)
@@ -54,9 +52,24 @@ def report(config: DictConfig, versions: Mapping[str, str], recipe: Recipe, foun
     return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
 
 
-def _files(config: DictConfig, name: str) -> list[str]:
-    entry = config.data[name]
-    return list(entry) if isinstance(entry, list | ListConfig) else [entry]
+def _file_rows(config: DictConfig, name: str) -> Iterator[tuple[str, str]]:
+    if makes_own_rows(custom_dataset(config.data)):
+        yield name, f"read by {config.data.custom_cls.name}"
+        return
+    files = find_files(config.data, config.data[name])
+    for file in files.local:
+        with open_file(file) as opened:
+            yield name, f"{file}: {opened.num_rows:,} rows"
+    for address in files.remote:
+        yield name, f"{address}: not read before the run starts"
+
+
+def _files(config: DictConfig) -> list[str]:
+    """Of training and validation, those that are here."""
+    if makes_own_rows(custom_dataset(config.data)):
+        return []
+    found = [find_files(config.data, config.data[name]).local for name in ("train_files", "val_files")]
+    return list(dict.fromkeys(file for files in found for file in files))
 
 
 def _prompt_lengths(config: DictConfig) -> Iterator[tuple[str, str]]:
@@ -67,19 +80,15 @@ def _prompt_lengths(config: DictConfig) -> Iterator[tuple[str, str]]:
     except ConfigError as error:
         yield "longest prompt", f"not known: {str(error).splitlines()[0]}"
         return
-    kwargs = dict(data.apply_chat_template_kwargs)
-    if config.actor_rollout_ref.model.get("custom_chat_template"):
-        kwargs["chat_template"] = config.actor_rollout_ref.model.custom_chat_template
     what_happens = "left out" if data.filter_overlong_prompts else f"cut ({data.truncation})"
-    for file in dict.fromkeys([*_files(config, "train_files"), *_files(config, "val_files")]):
-        lengths: list[int] = []
-        for batch in pq.ParquetFile(file).iter_batches(_CHUNK, columns=[data.prompt_key]):
-            prompts = batch.column(0).to_pylist()
-            texts = tokenizer.apply_chat_template(prompts, add_generation_prompt=True, tokenize=False, **kwargs)
-            lengths += [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
-        too_long = sum(length > limit for length in lengths)
+    for file in _files(config):
+        lengths = prompt_lengths(file, config, tokenizer)
+        if lengths is None:
+            yield "longest prompt", f"not known in {file}: prompts are more than text"
+            continue
+        too_long = int((lengths > limit).sum())
         over = f", {too_long:,} over data.max_prompt_length={limit} are {what_happens}" if too_long else ""
-        yield "longest prompt", f"{max(lengths)} tokens in {file}{over}"
+        yield "longest prompt", f"{lengths.max()} tokens in {file}{over}"
 
 
 def num_ranks(config: DictConfig) -> int:

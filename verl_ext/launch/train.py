@@ -6,9 +6,9 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from verl_ext.core.compat import check_versions
-from verl_ext.data.data_checks import check_data
 from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.launch import dry_run, launch
+from verl_ext.launch.data_checks import check_data
 from verl_ext.launch.preflight import checks, resumed
 from verl_ext.launch.recipe import Recipe, all_paths, all_phases, check_settings
 from verl_ext.run.checkpoints import prepare_resume

@@ -2,8 +2,8 @@
 
 verl's agent loops ignore the setting and always cut on the left, which is right for `left` only. Importing this module
 registers the single-turn agent loop that also cuts on the `right` or in the `middle`; `error` never gets here, because
-the data are checked before the run (`verl_ext.data.data_checks`). What is cut is the whole sequence of tokens, as verl
-documents it: `left` also cuts a begin-of-text token, `right` the end of a chat template.
+the data are checked before the run (`verl_ext.launch.data_checks`). What is cut is the whole sequence of tokens, as
+verl documents it: `left` also cuts a begin-of-text token, `right` the end of a chat template.
 """
 
 from collections.abc import Sequence

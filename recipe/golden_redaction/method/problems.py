@@ -13,8 +13,9 @@ from verl_ext.arc.prompts import SizeLimits, Tokenizer, encode_golden, encode_pr
 from verl_ext.arc.solutions import GOLDEN, read_solution, solution_names
 from verl_ext.core.errors import ConfigError
 from verl_ext.data.arc_tasks import Pair, Task, parse_task
+from verl_ext.data.file_checks import check_files
 from verl_ext.data.row_report import UnusableRow, reasons
-from verl_ext.data.schema import ParquetError, check_parquets
+from verl_ext.data.schema import DataFileError
 
 COLUMNS = ("extra_info", "reward_model", "test_pairs")
 
@@ -115,9 +116,10 @@ def read_problems(
 
 def _read_rows(files: Sequence[str | Path]) -> list[dict[str, Any]]:
     try:
-        check_parquets([str(file) for file in files])
+        for file in files:
+            check_files([file])
         rows = [row for file in files for row in pq.read_table(file).to_pylist()]
-    except (ParquetError, OSError, ValueError) as error:
+    except (DataFileError, OSError, ValueError) as error:
         raise ConfigError(f"data.train_files: {error}") from None
     missing = sorted({name for row in rows for name in COLUMNS if name not in row})
     if missing:

@@ -59,7 +59,7 @@ def _rows_of(columns: TensorDict, name: str) -> list[Any]:
 class Engine:
     """Verl's agent loops: rollout number s of a prompt passes if `passes(index, s)`."""
 
-    def __init__(self, passes: Callable[[int, int], bool]) -> None:
+    def __init__(self, passes: Callable[[Any, int], bool]) -> None:
         self.passes = passes
         self.version = 0
         self.num_rollouts = 0
@@ -71,7 +71,8 @@ class Engine:
         for uid, index, num, first in zip(*columns, strict=True):
             sessions = range(int(first), int(first) + int(num))
             keys = [f"{uid}_{session}_0" for session in sessions]
-            rewards = [float(self.passes(int(index), session)) for session in sessions]
+            name = index if isinstance(index, str) else int(index)
+            rewards = [float(self.passes(name, session)) for session in sessions]
             rows = {"advantages": [torch.full((2,), 2 * reward - 1) for reward in rewards]}
             tags = [{"response_len": 2, "min_global_steps": self.version} for _ in keys]
             data_plane.write(keys, "train", data_plane.as_columns(rows), tags)

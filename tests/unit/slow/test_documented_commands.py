@@ -55,7 +55,7 @@ RUN_BY = {
     "data_preprocess.real_toxicity_prompts": "tests/unit/test_real_toxicity_prompts.py",
     "data_preprocess.toxicity_classifier": "tests/unit/slow/test_toxicity_classifier.py",
     "data_preprocess.toxicity_model": "tests/unit/slow/test_toxicity_model.py",
-    "data_preprocess.validate": "tests/unit/test_schema.py",
+    "data_preprocess.validate": "tests/unit/test_file_checks.py",
 }
 # Programs of others: nothing of ours decides whether they take their arguments.
 OTHERS = ("python -m build",)

@@ -1,5 +1,6 @@
 """`dry_run=true`: everything is checked and counted, and nothing starts."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -14,9 +15,9 @@ from transformers import AutoConfig, Qwen2Config, Qwen2ForCausalLM
 from recipe.fast_dapo.recipe import RECIPE as FAST_DAPO
 from recipe.golden_redaction.recipe import RECIPE as GOLDEN_REDACTION
 from recipe.tracin.recipe import RECIPE as TRACIN
-from verl_ext.data.data_checks import DataError
 from verl_ext.data.schema import make_row, write_parquet
 from verl_ext.launch import dry_run, launch
+from verl_ext.launch.data_checks import DataError
 from verl_ext.launch.estimate import BatchArithmetic, memory_estimate, num_lora_parameters, num_parameters
 from verl_ext.launch.preflight.checks import Findings
 from verl_ext.launch.train import train
@@ -279,6 +280,26 @@ def test_the_cache_of_a_gpu_that_is_there_is_estimated(
     assert "KV cache at most 6.0 GiB of this machine's 10.0 GiB" in dry_run.report(
         config, {}, GOLDEN_REDACTION, Findings()
     )
+
+
+def test_what_is_not_parquet_is_counted_and_what_is_elsewhere_is_said(model_dir: Path, tmp_path: Path):
+    row = {"prompt": [{"role": "user", "content": "1+1="}], "data_source": "a", "reward_model": {"ground_truth": 2}}
+    picture = row | {"images": [{"path": "a.png"}]}
+    for name, rows in (("train", [row] * 3), ("val", [picture])):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    config = _compose(
+        "+backend=cpu",
+        "+experiment=arithmetic_demo",
+        f"data.train_files=[{tmp_path}/train.jsonl,s3://bucket/more.parquet]",
+        f"data.val_files={tmp_path}/val.jsonl",
+        f"actor_rollout_ref.model.path={model_dir}",
+        "+curriculum.n=4",
+    )
+    text = dry_run.report(config, {}, FAST_DAPO, Findings())
+    assert f"{tmp_path}/train.jsonl: 3 rows" in text
+    assert "s3://bucket/more.parquet: not read before the run starts" in text
+    assert f"longest prompt  4 tokens in {tmp_path}/train.jsonl" in text
+    assert f"longest prompt  not known in {tmp_path}/val.jsonl: prompts are more than text" in text
 
 
 def test_a_model_that_is_not_here_is_said_and_does_not_fail(files: dict[str, Path]):

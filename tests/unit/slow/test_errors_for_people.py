@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 from recipe.fast_dapo.settings import read_settings, resolve_group_size
 from verl_ext.core import compat
 from verl_ext.core.errors import ConfigError
-from verl_ext.data.data_checks import DataError, check_data
 from verl_ext.data.schema import make_row, write_parquet
+from verl_ext.launch.data_checks import DataError, check_data
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -145,14 +145,6 @@ def test_good_data_passes(tokenizer_dir: Path, tmp_path: Path):
 def test_a_missing_file_is_named(tokenizer_dir: Path, tmp_path: Path):
     with pytest.raises(DataError, match=r"nowhere\.parquet"):
         check_data(_data_config(tokenizer_dir, tmp_path / "nowhere.parquet"))
-
-
-def test_repeated_indices_are_named(tokenizer_dir: Path, tmp_path: Path):
-    rows = _rows("1+1=", "1+2=", "1+3=")
-    rows[2]["extra_info"]["index"] = 0
-    write_parquet(rows, tmp_path / "train.parquet")
-    with pytest.raises(DataError, match=r"extra_info\.index"):
-        check_data(_data_config(tokenizer_dir, tmp_path / "train.parquet"))
 
 
 def test_too_long_prompts_are_counted(tokenizer_dir: Path, tmp_path: Path):

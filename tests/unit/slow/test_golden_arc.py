@@ -12,9 +12,9 @@ from data_preprocess import arc
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from verl_ext.arc.prompts import ASSISTANT_PREFIX, SizeLimits, user_message
 from verl_ext.data.arc_tasks import Task, find_overlap, parse_grid, parse_task, read_tasks
+from verl_ext.data.file_checks import check_files
 from verl_ext.data.row_report import UnusableRow
 from verl_ext.data.row_source import SourceError
-from verl_ext.data.schema import check_parquets
 
 ARC = Path(__file__).resolve().parents[4] / "shared" / "data" / "arc"
 
@@ -54,7 +54,7 @@ def ids_of(folder: Path, name: str) -> set[str]:
 def test_rows_follow_the_schema_and_keep_test_pairs_apart(tmp_path: Path, inputs: list[str], capsys):
     out = tmp_path / "out"
     arc.main([*inputs, "--local_save_dir", str(out), "--max_cells", "500"])
-    assert check_parquets(sorted(out.glob("*.parquet"))).num_rows == 2 + 2 + 3 + 2
+    assert check_files(sorted(out.glob("*.parquet"))).num_rows == 2 + 2 + 3 + 2
     row = next(row for row in rows_of(out, "arc_agi_2_training") if row["extra_info"]["task_id"] == "2")
     assert (row["data_source"], row["ability"]) == ("arc_agi_2", "arc")
     assert row["extra_info"] == {

@@ -15,9 +15,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from verl_ext.core.errors import ConfigError
-from verl_ext.data.data_checks import DataError, check_data
 from verl_ext.data.raw_prompt import apply_prompt_format, raw_chat_template
 from verl_ext.data.schema import make_row, write_parquet
+from verl_ext.launch.data_checks import DataError, check_data
 from verl_ext.serving.prompt_truncation import TruncatingSingleTurnAgentLoop, truncate
 
 ROOT = Path(__file__).resolve().parents[3]

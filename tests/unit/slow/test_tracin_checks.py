@@ -1,7 +1,9 @@
 """What TracIn cannot work with is refused before Ray starts, with what to change."""
 
+import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
@@ -83,6 +85,22 @@ def test_validation_files_must_be_there_unless_none_are_needed(data: Path):
     with pytest.raises(ConfigError, match=r"tracin\.validation_files"):
         check_config(_config(data, f"tracin.validation_files={data}/none.parquet"))
     assert check_config(_config(data, "tracin.validation_files=null", "tracin.validation.strategy=in_batch"))
+
+
+def test_prompts_are_compared_whatever_the_files_are_called_and_written_in(data: Path, tmp_path: Path):
+    rows = pq.read_table(data / "influence.parquet").rename_columns({"prompt": "question"}).to_pylist()
+    for number, name in enumerate(("train", "influence")):
+        lines = [json.dumps({"question": row["question"], "data_source": "a", "reward_model": {"ground_truth": number}})
+                 for row in rows[number * 10 : number * 10 + 10]]  # fmt: skip
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    files = [f"data.train_files={tmp_path}/train.jsonl", "data.prompt_key=question"]
+    assert check_config(_config(data, *files, f"tracin.validation_files={tmp_path}/influence.jsonl")).enable
+    with pytest.raises(ValidationOverlapError, match="10 of 10"):
+        check_config(_config(data, *files, f"tracin.validation_files={tmp_path}/train.jsonl"))
+
+
+def test_files_that_cannot_be_read_before_the_run_are_compared_in_it(data: Path):
+    assert check_config(_config(data, "tracin.validation_files=s3://bucket/influence.parquet")).enable
 
 
 def test_nothing_is_asked_of_a_run_without_tracin(data: Path):

@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig
 
 from verl_ext.core.settings import refusal
+from verl_ext.launch.data_checks import custom_dataset, find_files, is_judged_by_function, makes_own_rows
 from verl_ext.launch.preflight import machine, model_files, prompts, resumed
 from verl_ext.launch.preflight.options import unknown_options
 from verl_ext.launch.preflight.reward import check_reward
@@ -107,16 +107,16 @@ def check_rest(config: DictConfig, *, scores_rollouts: bool, success: Success | 
         ConfigError: Names every problem.
     """
     found = Findings()
-    train_files, val_files = (_files(config.data[name]) for name in ("train_files", "val_files"))
+    train, val = (_files(config, name) for name in ("train_files", "val_files"))
     if scores_rollouts:
         context = model_files.context_problem(config, _model_config(config))
         found.problems += [context] if context else []
-    if scores_rollouts and not config.reward.reward_model.enable:
-        report = check_reward(config, prompts.cases([*train_files, *val_files]), success)
+    if scores_rollouts and is_judged_by_function(config):
+        report = check_reward(config, prompts.cases([*train, *val]), success)
         found.problems += report.problems
         found.rows += report.rows
     if scores_rollouts:
-        found.warnings += prompts.shared_prompts(train_files, val_files, config.data.prompt_key)
+        found.warnings += prompts.shared_prompts(train, val, config.data.prompt_key)
     if config.trainer.resume_mode == "auto" and CheckpointFolder(Path(config.trainer.default_local_dir)).steps():
         problems, warnings = resumed.changes(Path(config.run_dir), config)
         found.problems += problems
@@ -137,8 +137,11 @@ def _has_critic(config: DictConfig) -> bool:
         return need_critic(config)
 
 
-def _files(entry: str | Sequence[str] | ListConfig) -> list[str]:
-    return list(entry) if isinstance(entry, list | ListConfig) else [str(entry)]
+def _files(config: DictConfig, name: str) -> tuple[str, ...]:
+    """Those that are here; of none that a class of the user's own makes rows of."""
+    if makes_own_rows(custom_dataset(config.data)):
+        return ()
+    return find_files(config.data, config.data[name]).local
 
 
 def _model_config(config: DictConfig) -> Any:

@@ -3,68 +3,54 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow.parquet as pq
-
+from verl_ext.data.data_files import open_file
 from verl_ext.data.prompt_identity import text_identity
 from verl_ext.launch.preflight.verdicts import Case
 
-# Rows that are read at once.
-_CHUNK = 16384
-
-
-def _batches(file: str, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    with pq.ParquetFile(file) as table:
-        for batch in table.iter_batches(_CHUNK, columns=list(columns)):
-            yield batch.to_pylist()
+_COLUMNS = ("data_source", "reward_model", "extra_info")
 
 
 def cases(files: Sequence[str]) -> list[Case]:
     """The first row of each data source, in the order of the files.
 
     Args:
-        files: Parquet files of verl's schema, checked.
+        files: Local files that passed the checks of the data.
     """
     found: dict[str, Case] = {}
     for file in dict.fromkeys(files):
-        for row, source in _first_rows(file):
-            if source not in found:
-                found[source] = _case(file, row, source)
+        with open_file(file) as opened:
+            seen = 0
+            for batch in opened.batches([name for name in _COLUMNS if name in opened.schema.names]):
+                for row, source in enumerate(_sources(batch)):
+                    if source not in found:
+                        entry = batch.slice(row, 1).to_pylist()[0]
+                        truth = (entry.get("reward_model") or {}).get("ground_truth")
+                        where = f"{file}, row {seen + row}"
+                        found[source] = Case(source, truth, entry.get("extra_info") or {}, where)
+                seen += batch.num_rows
     return list(found.values())
 
 
-def _first_rows(file: str) -> list[tuple[int, str]]:
-    """(row, data source) of each source's first row in a file."""
-    sources = pq.read_table(file, columns=["data_source"])["data_source"].to_pylist()
-    first: dict[str, int] = {}
-    for row, source in enumerate(sources):
-        first.setdefault(source, row)
-    return [(row, source) for source, row in first.items()]
-
-
-def _case(file: str, row: int, source: str) -> Case:
-    seen = 0
-    for batch in _batches(file, ("reward_model", "extra_info")):
-        if row < seen + len(batch):
-            entry = batch[row - seen]
-            return Case(source, entry["reward_model"]["ground_truth"], entry["extra_info"], f"{file}, row {row}")
-        seen += len(batch)
-    raise IndexError(row)
+def _sources(batch: Any) -> list[str]:
+    # verl's dataset lets rows go without; its default reward function does not, and the checks of the data say so.
+    is_there = "data_source" in batch.schema.names
+    return batch.column("data_source").to_pylist() if is_there else ["unknown"] * batch.num_rows
 
 
 def shared_prompts(train_files: Sequence[str], val_files: Sequence[str], prompt_key: str) -> list[str]:
     """What to warn of: validation prompts that are trained on, whose accuracy says nothing of other prompts.
 
     Args:
-        train_files: Parquet files.
-        val_files: Parquet files.
+        train_files: Local files that passed the checks of the data.
+        val_files: Local files that passed them.
         prompt_key: Column of the prompts.
 
     Returns:
         One sentence per validation file that shares prompts.
     """
-    wanted = {file: [text_identity(p) for p in _prompts(file, prompt_key)] for file in dict.fromkeys(val_files)}
+    wanted = {file: list(_identities(file, prompt_key)) for file in dict.fromkeys(val_files)}
     every = {identity for identities in wanted.values() for identity in identities}
-    trained = {text_identity(p) for file in dict.fromkeys(train_files) for p in _prompts(file, prompt_key)} & every
+    trained = {identity for file in dict.fromkeys(train_files) for identity in _identities(file, prompt_key)} & every
     counts = {file: sum(identity in trained for identity in identities) for file, identities in wanted.items()}
     return [
         f"{count:,} of {len(wanted[file]):,} prompts of {file} are trained on, too: the accuracy there says nothing of "
@@ -74,6 +60,7 @@ def shared_prompts(train_files: Sequence[str], val_files: Sequence[str], prompt_
     ]
 
 
-def _prompts(file: str, prompt_key: str) -> Iterator[Any]:
-    for batch in _batches(file, (prompt_key,)):
-        yield from (row[prompt_key] for row in batch)
+def _identities(file: str, prompt_key: str) -> Iterator[str]:
+    with open_file(file) as opened:
+        for prompts in opened.prompts(prompt_key):
+            yield from map(text_identity, prompts)
