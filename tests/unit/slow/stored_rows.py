@@ -95,6 +95,8 @@ class Engine:
 class QuietTrainer:
     """What `parts.Trainer` promises, with a loader of prompts 0, 1, 2, …"""
 
+    processor: Any = None
+
     def __init__(self, config: DictConfig, folder: Path, engine: Engine) -> None:
         self.config = config
         self.run_folder = RunFolder(folder)
