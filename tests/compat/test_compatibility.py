@@ -35,6 +35,7 @@ REFUSED = [
         ("trainer.use_v1=false", "trainer.use_v1=False", "trainer.use_v1=true"),
         ("actor_rollout_ref.hybrid_engine=false", "actor_rollout_ref.hybrid_engine", "hybrid_engine=true"),
         ("actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.name=sglang", "rollout.name=vllm"),
+        ("model_engine=megatron", "model_engine=megatron", "Leave it out"),
         ("actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.strategy=fsdp", "strategy=fsdp2"),
         ("actor_rollout_ref.actor.checkpoint.async_save=true", "actor_rollout_ref.actor.checkpoint", "async_save"),
         ("algorithm.rollout_correction.bypass_mode=true", "algorithm.rollout_correction", "max_probs_diff=null"),
@@ -246,7 +247,17 @@ def test_the_documented_sentences_are_those_of_the_code(heading: str, rows: tupl
     assert _tables()[heading] == [[f"`{row.key}`", row.sentence] for row in rows]
 
 
-# ------------------------------ what no override asks for ------------------------------
+# ------------------------------ what no override of a value asks for ------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("engine", ["megatron", "veomni", "torchtitan"])
+def test_another_engine_is_a_sentence_and_no_missing_key(name: str, engine: str):
+    """As Hydra composes it: its actor has no `fsdp_config`, and the strategy stays ours."""
+    config = _compose(name, f"model_engine={engine}")
+    assert "fsdp_config" not in config.actor_rollout_ref.actor
+    with pytest.raises(ConfigError, match=f"model_engine={engine}: only FSDP2 is supported"):
+        check_compatibility(config, _rows(name, config)[len(SHARED) :])
 
 
 @pytest.mark.parametrize("node", ["vision_config", "audio_config", None])

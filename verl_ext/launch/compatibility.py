@@ -102,7 +102,7 @@ def _is_apart(value: Any, config: DictConfig) -> bool:
 
 
 def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
-    return value is not None and config.data.train_batch_size % value != 0
+    return bool(value) and config.data.train_batch_size % value != 0
 
 
 SHARED = (
@@ -128,6 +128,12 @@ SHARED = (
         "actor and engines share their devices here. Leave actor_rollout_ref.hybrid_engine=true",
     ),
     Unsupported("actor_rollout_ref.rollout.name", is_none_of("vllm"), "only vLLM is supported. Set rollout.name=vllm"),
+    Unsupported(
+        "model_engine",
+        is_none_of("dp"),
+        "only FSDP2 is supported. Leave it out: Megatron, VeOmni and torchtitan are other engines than the recipes' "
+        "workers are built on",
+    ),
     Unsupported(
         "actor_rollout_ref.actor.strategy",
         is_none_of("fsdp2"),
