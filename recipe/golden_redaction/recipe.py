@@ -72,6 +72,7 @@ UNSUPPORTED = (
     _nothing_of_it("algorithm.use_pf_ppo", False),
     _nothing_of_it("algorithm.use_kl_in_reward", False),
     _nothing_of_it("algorithm.filter_groups.enable", False),
+    _nothing_of_it("algorithm.rollout_correction.bypass_mode", False),
     _nothing_of_it("algorithm.rollout_correction.rollout_is", None),
     _nothing_of_it("algorithm.rollout_correction.rollout_rs", None),
     _nothing_of_it("critic.enable", False),

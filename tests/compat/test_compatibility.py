@@ -70,7 +70,10 @@ REFUSED = [
 ]  # fmt: skip
 ACCEPTED = [
     *((name, "") for name in RECIPES),
-    *((name, "algorithm.rollout_correction.bypass_mode=true engine_guard.max_probs_diff=null") for name in RECIPES),
+    *(
+        (name, "algorithm.rollout_correction.bypass_mode=true engine_guard.max_probs_diff=null")
+        for name in ("fast_dapo", "tracin")
+    ),
     ("fast_dapo", "reward.reward_model.enable=true reward.reward_model.enable_resource_pool=true"),
     # The engine reports what it is asked to, whatever it samples from.
     ("fast_dapo", "actor_rollout_ref.rollout.top_p=0.9 actor_rollout_ref.rollout.logprobs_mode=raw_logprobs"),
