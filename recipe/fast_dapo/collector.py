@@ -22,7 +22,7 @@ from verl_ext.run.run_totals import RunTotals
 from verl_ext.serving import data_plane
 from verl_ext.serving.agent_loop import FIRST_SESSION, PromptReport, RolloutReport
 from verl_ext.serving.data_plane import KVBatchMeta
-from verl_ext.serving.rollout_key import uid_of
+from verl_ext.serving.rollout_key import output_keys, uid_of
 from verl_ext.trainer.parts import Collector, Trainer
 
 PARTITION = data_plane.TRAIN
@@ -88,11 +88,12 @@ class Curriculum(Collector):
                 self._generation_round()
         self.groups = self.controller.get_training_data()
         self._record({"event": "trained", "index": group.prompt.index} for group in self.groups)
-        keys = [sample.key for group in self.groups for sample in self.controller.trained_samples(group)]
+        trained = [sample.key for group in self.groups for sample in self.controller.trained_samples(group)]
+        keys = _all_outputs(trained)
         tags = data_plane.tags(PARTITION)
         # The prompts' own rows have done their work, and so have samples that are not trained on; verl clears the
         # others after the step.
-        done = {sample.key for group in self.groups for sample in group.samples} - set(keys)
+        done = set(_all_outputs(sample.key for group in self.groups for sample in group.samples)) - set(keys)
         uids = [group.prompt.uid for group in self.groups]
         self.prompt_rows.remove(uids)
         self._released += [*uids, *done]
@@ -211,7 +212,7 @@ class Curriculum(Collector):
     def _release(self, result: UpdateResult) -> None:
         """Take note of the tensors of prompts that left the curriculum; `_clear_released` frees them."""
         self.prompt_rows.remove(result.released_uids)
-        self._released += [*result.released_keys, *result.released_uids]
+        self._released += [*_all_outputs(result.released_keys), *result.released_uids]
         # A prompt that is generated again, as it expired or a rollout failed, gives its rollouts the same names.
         if any(uid_of(key) in self.prompt_rows for key in result.released_keys):
             self._clear_released()
@@ -245,7 +246,8 @@ class Curriculum(Collector):
             self.predictor.load_state_dict(state["predictor"])
         self.prompt_records.cut_back_to(state["prompt_records_bytes"])
         # The checkpoint was written while the step's own batch was still in the queue: it has been trained on.
-        live = self.controller.live_names()
+        uids = self.controller.live_uids()
+        live = uids.union(_all_outputs(self.controller.live_names() - uids))
         stored = data_plane.tags(PARTITION).keys()
         missing = live - stored
         if missing:
@@ -253,7 +255,7 @@ class Curriculum(Collector):
                 f"The checkpoint's TransferQueue lacks {len(missing)} of {len(live)} entries that the curriculum "
                 f"needs, e.g. {min(missing)}: it is damaged; resume from an earlier one with trainer.resume_from_path."
             )
-        self.prompt_rows.restore(sorted(self.controller.live_uids()))
+        self.prompt_rows.restore(sorted(uids))
         self._released = list(stored - live)
         self._clear_released()
 
@@ -273,6 +275,11 @@ class Curriculum(Collector):
         if self.predictor is not None:
             summary["predictor_reliability"] = self.predictor.reliability_table()
         return summary
+
+
+def _all_outputs(keys: Iterable[str]) -> list[str]:
+    """Of samples, which the controller knows by their last outputs."""
+    return [output for key in keys for output in output_keys(key)]
 
 
 def _event(outcome: Outcome) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from verl_ext.launch.compatibility import (
     MANAGER,
     OWN_MANAGER,
     Unsupported,
+    is_colocated,
     is_no_manager_of_ours,
     is_none_of,
     is_set,
@@ -67,6 +68,13 @@ UNSUPPORTED = (
         MANAGER,
         _with_curriculum(is_no_manager_of_ours),
         f"the curriculum asks for reports of finished prompts. Extend {OWN_MANAGER}, or set curriculum.enable=false",
+    ),
+    Unsupported(
+        "reward.reward_model.enable",
+        _with_curriculum(is_colocated),
+        "a reward model on the actor's devices gives its rewards after the curriculum has judged the rollouts. Give it "
+        "devices of its own: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or set "
+        "curriculum.enable=false",
     ),
     Unsupported(
         "trainer.v1.sync.parameter_sync_step",

@@ -20,6 +20,10 @@ class MovementProbe(Observer):
         self._metrics: dict[str, float] = {}
         self.moved: Counter[str] = Counter()
 
+    def set_up_data(self) -> None:
+        """As every part is asked, once verl's data loader is there."""
+        self._trainer.set_up_problems()
+
     def observe(self, batch: KVBatchMeta) -> None:
         """In the trainer."""
         trainer = self._trainer

@@ -1,6 +1,6 @@
 """What golden redaction is to the code that recipes share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from omegaconf import DictConfig
@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from recipe.golden_redaction.checks import check_config
 from recipe.golden_redaction.metric_glossary import METRICS
 from recipe.golden_redaction.run_files import FILES
-from verl_ext.launch.compatibility import Unsupported, is_none_of, is_one_of, is_set
+from verl_ext.launch.compatibility import MANAGER, OWN_MANAGER, Unsupported, is_none_of, is_set
 from verl_ext.launch.dry_run import num_ranks
 from verl_ext.launch.recipe import Recipe
 
@@ -28,23 +28,61 @@ def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     yield "the run", f"{steps:,} steps, {steps * golden.sync_every:,} updates, {steps * states:,} states"
 
 
-def _nothing_of_it(key: str, is_asked: Callable[[Any, DictConfig], bool], default: str) -> Unsupported:
-    sentence = f"golden redaction makes its own steps, in which this does nothing. Leave it at {default}"
-    return Unsupported(key, is_asked, sentence)
+def _nothing_of_it(key: str, default: Any, instead: str = "") -> Unsupported:
+    """An option that has no say here, with what has."""
+    sentence = (
+        f"golden redaction makes its own steps, in which this does nothing. Leave it at {_yaml(default)}{instead}"
+    )
+    return Unsupported(key, is_set if default in (None, False, 0) else is_none_of(default), sentence)
 
+
+def _yaml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
+
+
+_ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+_SANDBOX, _PROBES = ": the sandbox judges", ": golden_probes.jsonl has the probes"
 
 UNSUPPORTED = (
-    _nothing_of_it("actor_rollout_ref.actor.ppo_epochs", is_none_of(1), "1"),
-    _nothing_of_it("actor_rollout_ref.actor.entropy_coeff", is_set, "0"),
-    _nothing_of_it("algorithm.adv_estimator", is_one_of("gae"), "grpo"),
-    _nothing_of_it("algorithm.use_kl_in_reward", is_set, "false"),
-    _nothing_of_it("algorithm.filter_groups.enable", is_set, "false"),
-    _nothing_of_it("critic.enable", is_set, "false"),
-    _nothing_of_it("reward.custom_reward_function.path", is_set, "null: the sandbox judges"),
-    _nothing_of_it("reward.reward_model.enable", is_set, "false: the sandbox judges"),
-    _nothing_of_it("trainer.rollout_data_dir", is_set, "null: `python -m verl_ext.report trace` shows all rollouts"),
-    _nothing_of_it("trainer.validation_data_dir", is_set, "null: golden_probes.jsonl has the probes"),
-    _nothing_of_it("trainer.log_val_generations", is_set, "0: golden_probes.jsonl has the probes"),
+    _nothing_of_it("data.train_batch_size", 1, ": golden.entries_per_update is the number of states per update"),
+    _nothing_of_it(f"{_ROLLOUT}.n", 1, ": golden.credit.rollouts_per_action is the number of rollouts"),
+    _nothing_of_it(f"{_ROLLOUT}.multi_turn.enable", False),
+    Unsupported(
+        MANAGER,
+        lambda value, _: bool(value) and value != OWN_MANAGER,
+        f"golden redaction makes its own steps, in which this does nothing. Leave it at {OWN_MANAGER}",
+    ),
+    _nothing_of_it("trainer.v1.sampler.custom_sampler.path", None),
+    _nothing_of_it("trainer.v1.sampler.sync_refill_failed_groups", False),
+    _nothing_of_it("trainer.v1.sync.parameter_sync_step", 1, ": golden.sync_every is the number of updates per step"),
+    _nothing_of_it("skip.rollout_tq.enable", False),
+    _nothing_of_it(f"{_ACTOR}.ppo_epochs", 1),
+    _nothing_of_it(f"{_ACTOR}.clip_ratio", 0.2),
+    _nothing_of_it(f"{_ACTOR}.clip_ratio_low", 0.2),
+    _nothing_of_it(f"{_ACTOR}.clip_ratio_high", 0.2),
+    _nothing_of_it(f"{_ACTOR}.clip_ratio_c", 3.0),
+    _nothing_of_it(f"{_ACTOR}.loss_agg_mode", "token-mean", ": golden.targets.reduction is the loss's"),
+    _nothing_of_it(f"{_ACTOR}.policy_loss.loss_mode", "vanilla"),
+    _nothing_of_it(f"{_ACTOR}.entropy_coeff", 0),
+    _nothing_of_it(f"{_ACTOR}.kl_loss_coef", 0.001),
+    _nothing_of_it("algorithm.adv_estimator", "grpo"),
+    _nothing_of_it("algorithm.gamma", 1.0),
+    _nothing_of_it("algorithm.lam", 1.0),
+    _nothing_of_it("algorithm.norm_adv_by_std_in_grpo", True),
+    _nothing_of_it("algorithm.use_pf_ppo", False),
+    _nothing_of_it("algorithm.use_kl_in_reward", False),
+    _nothing_of_it("algorithm.filter_groups.enable", False),
+    _nothing_of_it("algorithm.rollout_correction.bypass_mode", False),
+    _nothing_of_it("algorithm.rollout_correction.rollout_is", None),
+    _nothing_of_it("algorithm.rollout_correction.rollout_rs", None),
+    _nothing_of_it("critic.enable", False),
+    _nothing_of_it("distillation.enabled", False),
+    _nothing_of_it("reward.custom_reward_function.path", None, _SANDBOX),
+    _nothing_of_it("reward.reward_manager.name", "naive", _SANDBOX),
+    _nothing_of_it("reward.reward_model.enable", False, _SANDBOX),
+    _nothing_of_it("trainer.rollout_data_dir", None, ": `python -m verl_ext.report trace` shows all rollouts"),
+    _nothing_of_it("trainer.validation_data_dir", None, _PROBES),
+    _nothing_of_it("trainer.log_val_generations", 0, _PROBES),
 )
 
 

@@ -80,8 +80,8 @@ class GoldenTrainer(SignalTrainer):
             if role in self.role_worker_mapping:
                 self.role_worker_mapping[role] = ray.remote(GoldenWorker)
 
-    def _init_dataloader(self) -> None:
-        super()._init_dataloader()
+    def set_up_problems(self) -> None:
+        """Read the problems, and what a warm start brings; verl's data loader is there."""
         problems, _ = read_problems(data_files(self.config), self.tokenizer, self.golden.limits)
         self.problems = {problem.id: problem for problem in problems}
         lengths = {problem.id: len(problem.golden_ids) for problem in problems}
@@ -133,7 +133,7 @@ class GoldenTrainer(SignalTrainer):
         """Visit, label, update, measure, record. Nothing of it is in the data plane."""
         self.visits = visits = self._next_visits(metrics)
         self.ask_engine(visits, "before")
-        self.checkpoint_manager.sleep_replicas()
+        self.on_sample_end()  # the engines sleep; a profile of them ends
 
         with self.timed("old_log_prob"):
             log_probs, _ = self.log_probs(visits)

@@ -1,5 +1,8 @@
 """What TracIn is to the code that recipes share."""
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
@@ -7,20 +10,77 @@ from omegaconf import DictConfig
 from recipe.tracin.checks import check_config
 from recipe.tracin.metric_glossary import METRICS
 from recipe.tracin.run_files import FILES
-from verl_ext.launch.compatibility import MANAGER, OWN_MANAGER, Unsupported, is_no_manager_of_ours
+from verl_ext.launch.compatibility import (
+    MANAGER,
+    OWN_MANAGER,
+    Unsupported,
+    is_colocated,
+    is_no_manager_of_ours,
+)
 from verl_ext.launch.recipe import Recipe
 
+NO_IMAGES = (
+    "scores of prompts with images, videos or sounds are not supported: the validation gradient would be taken without "
+    "them. Set tracin.enable=false, or use a model of text alone"
+)
 
-def _asks_in_vain(value: Any, config: DictConfig) -> bool:
-    tracin = config.tracin
-    return bool(tracin.enable) and tracin.validation.strategy != "in_batch" and is_no_manager_of_ours(value, config)
+
+def _enabled(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
+    return lambda value, config: bool(config.tracin.enable) and is_asked(value, config)
+
+
+def _with_rollouts(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
+    """Validation rollouts are made."""
+    return _enabled(lambda value, config: config.tracin.validation.strategy != "in_batch" and is_asked(value, config))
+
+
+def _is_of_images(value: Any, _: DictConfig) -> bool:
+    """A model on this machine whose configuration has a part for images, videos or sounds."""
+    try:
+        model = json.loads((Path(str(value)) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # of a hub, or nothing: the selector looks again when the model is there
+        return False
+    return any(name in model for name in ("vision_config", "audio_config"))
+
+
+def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
+    """Where verl's own collector fetches: Fast DAPO's, or what it does without one, fits by itself."""
+    algorithm, sampler = config.algorithm, config.trainer.v1.sampler
+    one_by_one = algorithm.filter_groups.enable or sampler.get("sync_refill_failed_groups", False)
+    return bool(value) and "curriculum" not in config and not one_by_one and config.data.train_batch_size % value != 0
 
 
 UNSUPPORTED = (
     Unsupported(
         MANAGER,
-        _asks_in_vain,
+        _with_rollouts(is_no_manager_of_ours),
         f"validation rollouts come with reports. Extend {OWN_MANAGER}, or set tracin.validation.strategy=in_batch",
+    ),
+    Unsupported(
+        "reward.reward_model.enable",
+        _with_rollouts(is_colocated),
+        "a reward model on the actor's devices is not asked about validation rollouts, and none would ever be chosen. "
+        "Give it devices of its own: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or "
+        "set tracin.validation.strategy=in_batch",
+    ),
+    Unsupported("actor_rollout_ref.model.path", _enabled(_is_of_images), NO_IMAGES),
+    Unsupported(
+        "actor_rollout_ref.model.use_fused_kernels",
+        _enabled(lambda value, config: bool(value) and config.tracin.parameters != "lora"),
+        "fused kernels pass over the output layer, whose share of the scores would be missing. Set it to false, or "
+        "tracin.parameters=lora",
+    ),
+    Unsupported(
+        "actor_rollout_ref.actor.fsdp_config.offload_policy",
+        _enabled(lambda value, config: bool(value) and config.tracin.one_pass),
+        "one_pass gives the optimizer gradients on the device, and offload_policy keeps the weights on the CPU. Set "
+        "tracin.one_pass=false, or use fsdp_config.param_offload and optimizer_offload",
+    ),
+    Unsupported(
+        "data.gen_batch_size",
+        _leaves_a_remainder,
+        "verl fetches a batch in so many prompts at a time, and data.train_batch_size must be a multiple of it. Leave "
+        "it out",
     ),
 )
 

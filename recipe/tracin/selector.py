@@ -11,9 +11,11 @@ from verl.trainer.ppo.utils import create_rl_dataset
 from recipe.tracin.method.disjoint import check_disjoint
 from recipe.tracin.method.selection import Selection, make_divisible, recentre, select, selection_metrics
 from recipe.tracin.method.validation import ValidationSet
+from recipe.tracin.recipe import NO_IMAGES
 from recipe.tracin.run_files import INFLUENCE
 from recipe.tracin.settings import TracInSettings, read_settings
 from recipe.tracin.validation_rollouts import ValidationRollouts
+from verl_ext.core.errors import ConfigError
 from verl_ext.core.json_lines import JsonLines
 from verl_ext.data.prompt_identity import text_identity
 from verl_ext.influence.method.denominators import mini_batches, row_factors, rows_to_mask
@@ -50,6 +52,10 @@ class TracInSelector(Selector):
     # ------------------------------ set-up ------------------------------
 
     def set_up_data(self) -> None:
+        if self._trainer.processor is not None:
+            raise ConfigError(
+                f"actor_rollout_ref.model.path={self._trainer.config.actor_rollout_ref.model.path}: {NO_IMAGES}"
+            )
         self.validation_rollouts = self.new_validation_rollouts()
 
     def new_validation_rollouts(self) -> ValidationRollouts | None:

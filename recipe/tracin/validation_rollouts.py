@@ -23,6 +23,9 @@ MADE_IN = data_plane.VALIDATION
 # What the actor's forward and the validation loss need of a rollout.
 FIELDS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask", ROLLOUT_LOG_PROBS)
 
+# In the names of rows that only fill up.
+_FILLER = "_filler_"
+
 
 class ValidationRollouts:
     """Makes rollouts when `ValidationSet` asks for them and hands over the chosen ones.
@@ -73,16 +76,22 @@ class ValidationRollouts:
                 f"None of {len(uids)} validation prompts of TracIn got a rollout; the last error: {errors[-1:]}"
             )
         choice = self.chooser.choose(step, [rollout.reward for rollout, _ in made], [place for _, place in made])
-        self._keep([made[index][0].key for index in choice.indices], choice.advantages, num_ranks)
-        data_plane.clear([*uids, *(rollout.key for rollout, _ in made)], MADE_IN)
+        chosen = [made[index][0] for index in choice.indices]
+        # All outputs of a session have its advantage, as in verl's training.
+        self._keep(
+            [key for rollout in chosen for key in rollout.keys],
+            np.repeat(choice.advantages, [len(rollout.keys) for rollout in chosen]),
+            num_ranks,
+        )
+        data_plane.clear([*uids, *(key for rollout, _ in made for key in rollout.keys)], MADE_IN)
         return len(made)
 
     def batch(self, temperature: float) -> KVBatchMeta | None:
         """The rollouts of the validation gradient; None if the choice is degenerate."""
         if not self._keys:
             return None
-        num_rollouts = len(self.chooser.choice.indices)
-        extra_info = {"global_batch_size": num_rollouts, "temperature": temperature, "calculate_entropy": False}
+        num_rows = sum(_FILLER not in key for key in self._keys)
+        extra_info = {"global_batch_size": num_rows, "temperature": temperature, "calculate_entropy": False}
         tags = [{} for _ in self._keys]
         return KVBatchMeta(partition_id=PARTITION, keys=list(self._keys), tags=tags, extra_info=extra_info)
 
@@ -95,7 +104,7 @@ class ValidationRollouts:
         columns: dict[str, list[torch.Tensor]] = {name: list(rows[name].unbind()) for name in FIELDS}
         self._keys, values = list(keys), advantages.tolist()
         for number in range(-len(keys) % num_ranks):
-            self._keys.append(f"{keys[-1]}_filler_{number}")
+            self._keys.append(f"{keys[-1]}{_FILLER}{number}")
             values.append(0.0)
             for name, column in columns.items():
                 column.append(torch.zeros_like(column[-1]) if name.endswith("mask") else column[-1])

@@ -1,14 +1,24 @@
 """What verl has and a recipe does not go with is refused, row by row; the documented matrix has the same rows."""
 
+import ast
+import copy
+import functools
+import json
+import re
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 
+from recipe.tracin.selector import TracInSelector
 from verl_ext.core.errors import ConfigError
-from verl_ext.launch.compatibility import SHARED, check_compatibility
-from verl_ext.launch.recipe import recipes
+from verl_ext.launch.compatibility import SHARED, Unsupported, check_compatibility
+from verl_ext.launch.recipe import Recipe, recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = {recipe.name: recipe for recipe in recipes()}
@@ -25,11 +35,17 @@ REFUSED = [
         ("trainer.use_v1=false", "trainer.use_v1=False", "trainer.use_v1=true"),
         ("actor_rollout_ref.hybrid_engine=false", "actor_rollout_ref.hybrid_engine", "hybrid_engine=true"),
         ("actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.name=sglang", "rollout.name=vllm"),
+        ("model_engine=megatron", "model_engine=megatron", "Leave it out"),
         ("actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.strategy=fsdp", "strategy=fsdp2"),
         ("actor_rollout_ref.actor.checkpoint.async_save=true", "actor_rollout_ref.actor.checkpoint", "async_save"),
         ("algorithm.rollout_correction.bypass_mode=true", "algorithm.rollout_correction", "max_probs_diff=null"),
-        ("reward.reward_model.enable=true", "reward.reward_model.enable=True", "enable_resource_pool=true"),
+        ("critic.enable=true critic.strategy=fsdp", "critic.strategy=fsdp", "critic.strategy=fsdp2"),
+        ("actor_rollout_ref.rollout.top_p=0.9", "actor_rollout_ref.rollout.top_p=0.9", "max_probs_diff=null"),
+        ("actor_rollout_ref.rollout.top_k=20", "actor_rollout_ref.rollout.top_k=20", "val_kwargs.top_k is free"),
     )),
+    ("fast_dapo", "reward.reward_model.enable=true", "reward.reward_model.enable=True", "enable_resource_pool=true"),
+    ("tracin", "reward.reward_model.enable=true", "reward.reward_model.enable=True", "strategy=in_batch"),
+    ("tracin", "data.gen_batch_size=24", "data.gen_batch_size=24", "Leave it out"),
     ("fast_dapo", f"{MANAGER}={VERLS_MANAGER}", MANAGER, "SignalAgentLoopManager"),
     ("fast_dapo", f"{MANAGER}=null", MANAGER, "SignalAgentLoopManager"),
     ("fast_dapo", "+trainer.v1.sync.parameter_sync_step=2", "trainer.v1.sync", "ppo_mini_batch_size"),
@@ -54,8 +70,14 @@ REFUSED = [
 ]  # fmt: skip
 ACCEPTED = [
     *((name, "") for name in RECIPES),
-    *((name, "algorithm.rollout_correction.bypass_mode=true engine_guard.max_probs_diff=null") for name in RECIPES),
+    *(
+        (name, "algorithm.rollout_correction.bypass_mode=true engine_guard.max_probs_diff=null")
+        for name in ("fast_dapo", "tracin")
+    ),
     ("fast_dapo", "reward.reward_model.enable=true reward.reward_model.enable_resource_pool=true"),
+    # The engine reports what it is asked to, whatever it samples from.
+    ("fast_dapo", "actor_rollout_ref.rollout.top_p=0.9 actor_rollout_ref.rollout.logprobs_mode=raw_logprobs"),
+    ("tracin", "critic.enable=false critic.strategy=fsdp"),
     ("fast_dapo", f"curriculum.enable=false {MANAGER}={VERLS_MANAGER}"),
     ("fast_dapo", f"{MANAGER}=verl_ext.serving.agent_loop.SignalAgentLoopManager"),
     ("fast_dapo", "curriculum.enable=false +trainer.v1.sync.parameter_sync_step=2"),
@@ -66,9 +88,8 @@ ACCEPTED = [
 
 
 def _check(name: str, overrides: str) -> None:
-    config = _compose(name, overrides)
-    joined = [recipe for recipe in RECIPES.values() if recipe.name == name or recipe.node in config]
-    check_compatibility(config, [row for recipe in joined for row in recipe.unsupported])
+    config = _asking(name, tuple(option.removeprefix("+") for option in overrides.split()))
+    check_compatibility(config, _rows(name, config)[len(SHARED) :])
 
 
 def _compose(name: str, overrides: str) -> DictConfig:
@@ -89,20 +110,175 @@ def test_what_goes_with_it_is_not(name: str, overrides: str):
     _check(name, overrides)
 
 
-def test_every_row_is_tried():
-    tried = {(name, key) for name, _, key, _ in REFUSED}
-    for name, recipe in RECIPES.items():
-        for row in (*SHARED, *recipe.unsupported):
-            assert any(row.key.startswith(key.partition("=")[0]) for who, key in tried if who == name), row.key
-
-
 def test_every_problem_is_named_at_once():
     with pytest.raises(ConfigError) as caught:
         _check("fast_dapo", "trainer.v1.trainer_mode=sync actor_rollout_ref.rollout.name=sglang")
     assert str(caught.value).count("\n  - ") == 2
 
 
-def test_every_row_is_documented():
-    text = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    rows = [*SHARED, *(row for recipe in RECIPES.values() for row in recipe.unsupported)]
-    assert [row.key for row in rows if f"`{row.key}" not in text] == []
+# ------------------------------ the documented tables ------------------------------
+
+TITLES = {"Fast DAPO": "fast_dapo", "TracIn": "tracin", "golden redaction": "golden_redaction"}
+WORKS, AS_VERL, REFUSED_CELL, MEANINGLESS = "works", "as verl", "refused", "\u2014"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A row of the matrix: what of verl, the overrides that ask for it, and by recipe what comes of it."""
+
+    name: str
+    options: tuple[str, ...]
+    cells: dict[str, str]
+    tests: tuple[str, ...]
+
+
+def _tables() -> dict[str, list[list[str]]]:
+    """By heading, the cells of the table below it, without its own heading."""
+    found: dict[str, list[list[str]]] = {}
+    heading = ""
+    for line in (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        elif line.startswith("| "):
+            found.setdefault(heading, []).append([cell.strip() for cell in line.strip("|").split(" | ")])
+    return {name: rows[1:] for name, rows in found.items()}
+
+
+def _matrix() -> list[Feature]:
+    features = []
+    for heading, rows in _tables().items():
+        if not heading.startswith("Refused"):
+            for name, options, *cells, tests in rows:
+                by_recipe = dict(zip(TITLES.values(), cells, strict=True))
+                texts = (tuple(re.findall(r"`([^`]+)`", cell)) for cell in (options, tests))
+                features.append(Feature(name, *(next(texts), by_recipe, next(texts))))
+    return features
+
+
+MATRIX = _matrix()
+
+
+@functools.cache
+def _default(name: str) -> DictConfig:
+    """With files that are not there: what a recipe says of them, it says of every configuration."""
+    files = "data.train_files=none.parquet data.val_files=none.parquet actor_rollout_ref.model.path=/none"
+    return _compose(name, f"{files} tracin.validation_files=none.parquet" if "golden" not in name else files)
+
+
+def _asking(name: str, options: tuple[str, ...]) -> DictConfig:
+    config = copy.deepcopy(_default(name))
+    with open_dict(config):
+        for option in options:
+            key, _, value = option.partition("=")
+            OmegaConf.update(config, key, yaml.safe_load(value), force_add=True)
+    return config
+
+
+def _joined(name: str, config: DictConfig) -> list[Recipe]:
+    return [recipe for recipe in RECIPES.values() if recipe.name == name or recipe.node in config]
+
+
+def _rows(name: str, config: DictConfig) -> list[Unsupported]:
+    return [*SHARED, *(row for recipe in _joined(name, config) for row in recipe.unsupported)]
+
+
+def _said(name: str, options: tuple[str, ...]) -> set[str]:
+    """All that is said against a configuration before Ray starts: by the rows, and by the recipes' own checks."""
+    config, said = _asking(name, options), set[str]()
+    for check in (
+        lambda: check_compatibility(config, _rows(name, config)[len(SHARED) :]),
+        *(functools.partial(recipe.check_settings, config) for recipe in _joined(name, config)),
+    ):
+        try:
+            check()
+        except ConfigError as error:
+            said |= set(str(error).splitlines())
+    return said
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_cell_of_the_matrix_is_what_happens(name: str):
+    anyway, wrong = _said(name, ()), []
+    for feature in MATRIX:
+        cell = feature.cells[name]
+        if not feature.options or cell == MEANINGLESS:
+            continue
+        found = _said(name, feature.options) - anyway
+        if bool(found) != (cell == REFUSED_CELL):
+            wrong.append(
+                f"{feature.name} ({' '.join(feature.options)}): documented as {cell}, got {found or 'nothing'}"
+            )
+    assert wrong == []
+
+
+def test_what_works_or_is_refused_elsewhere_names_the_test_that_shows_it():
+    for feature in MATRIX:
+        shown = {cell for cell in feature.cells.values() if cell == WORKS or not feature.options} - {MEANINGLESS}
+        assert not shown or feature.tests, feature.name
+        for test in feature.tests:
+            file, _, function = test.partition("::")
+            tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+            names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+            assert function in names, test
+
+
+@pytest.mark.parametrize("name", ["fast_dapo", "tracin"])
+def test_every_row_of_the_code_is_asked_for_in_the_matrix(name: str):
+    asked = [_asking(name, feature.options) for feature in MATRIX if feature.cells[name] == REFUSED_CELL]
+    elsewhere = "actor_rollout_ref.model.path"  # test_tracin_refuses_a_model_of_images
+    rows = [row for row in (*SHARED, *RECIPES[name].unsupported) if row.key != elsewhere]
+    assert [row.key for row in rows if not any(row.problem(config) for config in asked)] == []
+
+
+@pytest.mark.parametrize("row", RECIPES["golden_redaction"].unsupported, ids=lambda row: row.key)
+def test_golden_redaction_refuses_any_other_value_of_what_does_nothing_in_its_steps(row: Unsupported):
+    value = OmegaConf.select(_default("golden_redaction"), row.key)
+    other = not value if isinstance(value, bool) else 2 if isinstance(value, int | float) else "another"
+    problem = row.problem(_asking("golden_redaction", (f"{row.key}={json.dumps(other)}",)))
+    assert problem is not None
+    assert "Leave it at" in problem
+
+
+@pytest.mark.parametrize(
+    ("heading", "rows"),
+    [
+        ("Refused by every recipe", SHARED),
+        *((f"Refused by {title}", RECIPES[name].unsupported) for title, name in TITLES.items()),
+    ],
+)
+def test_the_documented_sentences_are_those_of_the_code(heading: str, rows: tuple[Unsupported, ...]):
+    assert _tables()[heading] == [[f"`{row.key}`", row.sentence] for row in rows]
+
+
+# ------------------------------ what no override of a value asks for ------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("engine", ["megatron", "veomni", "torchtitan"])
+def test_another_engine_is_a_sentence_and_no_missing_key(name: str, engine: str):
+    """As Hydra composes it: its actor has no `fsdp_config`, and the strategy stays ours."""
+    config = _compose(name, f"model_engine={engine}")
+    assert "fsdp_config" not in config.actor_rollout_ref.actor
+    with pytest.raises(ConfigError, match=f"model_engine={engine}: only FSDP2 is supported"):
+        check_compatibility(config, _rows(name, config)[len(SHARED) :])
+
+
+@pytest.mark.parametrize("node", ["vision_config", "audio_config", None])
+def test_tracin_refuses_a_model_of_images(tmp_path: Path, node: str | None):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "any"} | ({node: {}} if node else {})))
+    path = f"actor_rollout_ref.model.path={tmp_path}"
+    _check("tracin", f"tracin.enable=false {path}")
+    _check("fast_dapo", path)
+    if node is None:
+        _check("tracin", path)
+        return
+    with pytest.raises(ConfigError, match=r"images, videos or sounds are not supported.*text alone"):
+        _check("tracin", path)
+
+
+def test_tracin_refuses_the_processor_of_a_model_from_a_hub(tmp_path: Path):
+    trainer: Any = SimpleNamespace(
+        config=_asking("tracin", ()), processor=object(), run_folder=SimpleNamespace(path=tmp_path)
+    )
+    with pytest.raises(ConfigError, match="text alone"):
+        TracInSelector(trainer).set_up_data()

@@ -114,7 +114,7 @@ def _change_settings(trainer: Any, changes: dict[str, Any]) -> dict[str, Any]:
     with open_dict(trainer.config):
         for name, value in changes.items():
             OmegaConf.update(trainer.config, name, value)
-    trainer.replay_buffer = trainer._build_replay_buffer()
+    trainer.replay_buffer.verl = trainer._build_replay_buffer()
     start_over(trainer)
     return before
 

@@ -20,6 +20,7 @@ import ray
 from omegaconf import DictConfig, open_dict
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from verl.utils.device import get_resource_name
 
 from verl_ext.cluster import engine_resources
 from verl_ext.cluster.engine_resources import RUN_VARIABLE, EngineResources, read_ledger, write_ledger
@@ -87,17 +88,23 @@ def owns_cluster() -> bool:
 def check_nodes(num_nodes: int, gpus_per_node: int) -> None:
     """Refuse a cluster that is too small, which verl would wait for.
 
+    Args:
+        num_nodes: That the run needs.
+        gpus_per_node: Devices on each, of the kind that verl's platform has: Ray calls them GPU, or NPU.
+
     Raises:
         ClusterError: says what was asked for and what there is.
     """
+    device = get_resource_name()
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    if sum(node["Resources"].get("GPU", 0) >= gpus_per_node for node in nodes) >= num_nodes:
+    if sum(node["Resources"].get(device, 0) >= gpus_per_node for node in nodes) >= num_nodes:
         return
-    found = ", ".join(f"{_name(node)} with {node['Resources'].get('GPU', 0):g}" for node in nodes)
+    found = ", ".join(f"{_name(node)} with {node['Resources'].get(device, 0):g}" for node in nodes)
+    slots = "--num-gpus=1" if device == "GPU" else f"--resources='{{\"{device}\": 1}}'"
     raise ClusterError(
-        f"expected {num_nodes} nodes (trainer.nnodes) with {gpus_per_node} GPUs each (trainer.n_gpus_per_node), got "
-        f"{len(nodes)}: {found}. Start Ray on the others (`ray start --address=…`), or ask for less. On machines "
-        "without GPUs these are logical slots: `ray start --num-gpus=1`."
+        f"expected {num_nodes} nodes (trainer.nnodes) with {gpus_per_node} {device}s each (trainer.n_gpus_per_node), "
+        f"got {len(nodes)}: {found}. Start Ray on the others (`ray start --address=…`), or ask for less. Where Ray "
+        f"finds no {device} by itself, it has as many as it is told: `ray start {slots}`."
     )
 
 

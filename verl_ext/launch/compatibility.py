@@ -13,9 +13,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_ext.core.settings import refusal
 
-VERLS_TRAINERS = ("sync", "colocate_async", "separate_async")
+ASYNCHRONOUS = ("colocate_async", "separate_async")
 MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 OWN_MANAGER = "verl_ext.serving.agent_loop.SignalAgentLoopManager"
+# verl's default: log-probs after temperature, top_p and top_k.
+PROCESSED = "processed_logprobs"
 _ABSENT = object()
 
 
@@ -69,20 +71,51 @@ def is_no_manager_of_ours(value: Any, _: DictConfig) -> bool:
     return OWN_MANAGER not in (f"{base.__module__}.{base.__qualname__}" for base in manager.__mro__)
 
 
-def _is_colocated(value: Any, config: DictConfig) -> bool:
+def is_colocated(value: Any, config: DictConfig) -> bool:
+    """The reward model has no devices of its own: verl asks it once the rollouts of a step are there."""
     return bool(value) and not config.reward.reward_model.enable_resource_pool
 
 
-def _blinds_the_guard(value: Any, config: DictConfig) -> bool:
-    return bool(value) and OmegaConf.select(config, "engine_guard.max_probs_diff") is not None
+def _with_the_guard(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
+    return lambda value, config: (
+        OmegaConf.select(config, "engine_guard.max_probs_diff") is not None and is_asked(value, config)
+    )
+
+
+def _cuts_reported_probabilities(*whole: Any) -> Callable[[Any, DictConfig], bool]:
+    """Samples come from a cut distribution, and the engine reports the log-probs of that one."""
+    processed = "actor_rollout_ref.rollout.logprobs_mode"
+    return _with_the_guard(
+        lambda value, config: value not in whole and OmegaConf.select(config, processed, default=PROCESSED) == PROCESSED
+    )
+
+
+def _is_a_critics(value: Any, config: DictConfig) -> bool:
+    """Not fsdp2, and there is a critic (`verl.trainer.ppo.utils.need_critic`)."""
+    enable = config.critic.enable
+    has_critic = config.algorithm.adv_estimator == "gae" if enable is None else enable
+    return bool(has_critic) and value != "fsdp2"
+
+
+def _is_apart(value: Any, config: DictConfig) -> bool:
+    return value != "fsdp2" and value != config.actor_rollout_ref.actor.strategy
+
+
+def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
+    return bool(value) and config.data.train_batch_size % value != 0
 
 
 SHARED = (
     Unsupported(
         "trainer.v1.trainer_mode",
-        is_one_of(*VERLS_TRAINERS),
-        "this is verl's own trainer, which knows nothing of the recipe. Leave it out: asynchronous modes "
-        " are not supported",
+        is_one_of("sync"),
+        "this is verl's own trainer, which knows nothing of the recipe. Leave it out: the recipe's trainer is a "
+        "synchronous one",
+    ),
+    Unsupported(
+        "trainer.v1.trainer_mode",
+        is_one_of(*ASYNCHRONOUS),
+        "asynchronous training is not supported, and this trainer of verl's knows nothing of the recipe. Leave it out",
     ),
     Unsupported(
         "trainer.use_v1",
@@ -96,25 +129,49 @@ SHARED = (
     ),
     Unsupported("actor_rollout_ref.rollout.name", is_none_of("vllm"), "only vLLM is supported. Set rollout.name=vllm"),
     Unsupported(
+        "model_engine",
+        is_none_of("dp"),
+        "only FSDP2 is supported. Leave it out: Megatron, VeOmni and torchtitan are other engines than the recipes' "
+        "workers are built on",
+    ),
+    Unsupported(
         "actor_rollout_ref.actor.strategy",
         is_none_of("fsdp2"),
         "only FSDP2 is supported. Set actor_rollout_ref.actor.strategy=fsdp2, and critic.strategy=fsdp2 with a critic",
     ),
+    Unsupported(
+        "actor_rollout_ref.ref.strategy", _is_apart, "only FSDP2 is supported. Leave it out: it is the actor's"
+    ),
+    Unsupported("critic.strategy", _is_a_critics, "only FSDP2 is supported. Set critic.strategy=fsdp2"),
     Unsupported(
         "actor_rollout_ref.actor.checkpoint.async_save",
         is_set,
         "a checkpoint would be verified and published while it is being written. Set checkpoint.async_save=false",
     ),
     Unsupported(
-        "reward.reward_model.enable",
-        _is_colocated,
-        "a reward model on the actor's devices gives its rewards after the rollouts were judged. Give it devices of "
-        "its own: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes",
+        "trainer.v1.sync.parameter_sync_step",
+        _leaves_a_remainder,
+        "data.train_batch_size must be a multiple of it: each of so many updates takes an equal share of the batch. "
+        "Set it to a divisor, or leave it at 1",
     ),
     Unsupported(
         "algorithm.rollout_correction.bypass_mode",
-        _blinds_the_guard,
+        _with_the_guard(is_set),
         "the engine guard would compare the rollouts' probabilities with themselves. Set bypass_mode=false, or "
+        "engine_guard.max_probs_diff=null to go without the guard",
+    ),
+    Unsupported(
+        "actor_rollout_ref.rollout.top_p",
+        _cuts_reported_probabilities(1),
+        "the engine reports probabilities among the tokens that are left, the actor computes them among all, and the "
+        "engine guard would end the run. Set rollout.top_p=1.0 (val_kwargs.top_p is free), or "
+        "engine_guard.max_probs_diff=null to go without the guard",
+    ),
+    Unsupported(
+        "actor_rollout_ref.rollout.top_k",
+        _cuts_reported_probabilities(-1, 0),
+        "the engine reports probabilities among the tokens that are left, the actor computes them among all, and the "
+        "engine guard would end the run. Set rollout.top_k=-1 (val_kwargs.top_k is free), or "
         "engine_guard.max_probs_diff=null to go without the guard",
     ),
 )

@@ -25,7 +25,7 @@ from verl.workers.rollout.llm_server import LLMServerClient
 from verl_ext.cluster.worker_death import explain_death, find_death
 from verl_ext.core.compat import undecorated
 from verl_ext.core.errors import WorkerDiedError
-from verl_ext.serving.rollout_key import rollout_key, session_of
+from verl_ext.serving.rollout_key import output_keys, rollout_key, session_of
 
 # Field of a generation batch: number of the first session of each prompt. Read here as verl reads `__rollout_n__`.
 FIRST_SESSION = "__first_session__"
@@ -36,13 +36,22 @@ AS_IN_TRAINING = "__as_in_training__"
 
 @dataclass(frozen=True)
 class RolloutReport:
-    """What the control plane learns of one rollout; its tensors stay in TransferQueue under `key`."""
+    """What the control plane learns of one rollout; its tensors stay in TransferQueue under `keys`.
 
-    key: str
+    An agent loop may give several outputs a session (a context that is cut and begun anew, several agents): verl trains
+    on all of them with the advantage of the last, whose reward is the session's.
+    """
+
+    key: str  # of its last output
     reward: float
     reward_extra_info: dict[str, Any]
-    num_tokens: int  # response tokens
+    num_tokens: int  # response tokens, of all outputs
     version: int  # oldest weight version that generated a part of it
+
+    @property
+    def keys(self) -> list[str]:
+        """Of all its outputs, in order."""
+        return output_keys(self.key)
 
 
 @dataclass

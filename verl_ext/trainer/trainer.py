@@ -7,14 +7,16 @@ engine guard follows `_compute_old_log_prob`, the selectors are within `_update_
 import contextlib
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ray
 from omegaconf import DictConfig, open_dict
 from tensordict import TensorDict
 from verl.trainer.ppo.utils import Role
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.debug import marked_timer
 from verl.workers.rollout.replica import RolloutReplicaRegistry
@@ -60,11 +62,13 @@ class SignalTrainer(PPOTrainerSync):
         collector: Which rollouts are trained on.
         selectors: Which of them the update sees, in the order in which they choose.
         observers: What is to be seen of the new weights.
+        parts: All of them by the dotted paths of their classes; none before `build_parts`.
     """
 
     collector: Collector
     selectors: list[Selector]
     observers: list[Observer]
+    parts: Mapping[str, Part] = MappingProxyType({})
 
     def __init__(self, config: DictConfig) -> None:
         with open_dict(config):
@@ -74,6 +78,8 @@ class SignalTrainer(PPOTrainerSync):
         if config.trainer.device != "cpu":  # the CPU backend registers its own
             RolloutReplicaRegistry.register("vllm", _load_replica)
         super().__init__(config)
+        # Not in `_build_replay_buffer`: who asks verl for its buffer, or for the user's own, gets that.
+        self.replay_buffer = CollectedBuffer(self.replay_buffer, self._collect)
         self.run_folder = RunFolder(Path(config.run_dir))
         self.metrics_stream = MetricsStream(self.run_folder.metrics)
         self.watchdog: EngineWatchdog | None = None
@@ -90,7 +96,7 @@ class SignalTrainer(PPOTrainerSync):
         self.collector = self.new_collector()
         self.selectors = [*self.new_selectors(), *(c(self) for c in loading.configured_selectors(self.config))]
         self.observers = [*self.new_observers(), *(c(self) for c in loading.configured_observers(self.config))]
-        self.parts: dict[str, Part] = loading.by_name([self.collector, *self.selectors, *self.observers])
+        self.parts = loading.by_name([self.collector, *self.selectors, *self.observers])
 
     def new_collector(self) -> Collector:
         """Override for a collector of the recipe's own."""
@@ -230,11 +236,11 @@ class SignalTrainer(PPOTrainerSync):
         for part in self.parts.values():
             part.set_up_data()
 
-    def _build_replay_buffer(self) -> CollectedBuffer:
+    def _build_replay_buffer(self) -> ReplayBuffer:
         buffer = super()._build_replay_buffer()
         if hasattr(buffer, "poll_interval"):  # which a sampler of the user's own need not have
             buffer.poll_interval = self.config.trainer.v1.sampler.get("poll_interval_s", buffer.poll_interval)
-        return CollectedBuffer(buffer, self._collect)
+        return buffer
 
     def on_init_end(self) -> None:
         for part in self.parts.values():

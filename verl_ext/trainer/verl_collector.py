@@ -8,6 +8,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl_ext.run.run_totals import RunTotals
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
+from verl_ext.serving.rollout_key import session_key
 from verl_ext.trainer.parts import Collector, Trainer
 
 # verl's counters of groups that its own dynamic sampling generated and threw away.
@@ -60,11 +61,14 @@ class VerlCollector(Collector):
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
         """Every rollout that was generated is trained on, but for verl's filtered groups."""
         config = self._trainer.config
-        lengths = [tag["response_len"] for tag in batch.tags if not tag.get("is_padding", False)]
+        rows = zip(batch.keys, batch.tags, strict=True)
+        trained = [(key, tag["response_len"]) for key, tag in rows if not tag.get("is_padding", False)]
+        lengths = [length for _, length in trained]
+        num_rollouts = len({session_key(key) for key, _ in trained})  # each may have several outputs
         filtered = sum(int(metrics.get(f"training/filter_groups/{name}", 0)) for name in FILTERED_GROUPS)
-        totals.rollouts_trained += len(lengths)
+        totals.rollouts_trained += num_rollouts
         totals.tokens_trained += sum(lengths)
-        totals.rollouts_generated += len(lengths) + filtered * config.actor_rollout_ref.rollout.n
+        totals.rollouts_generated += num_rollouts + filtered * config.actor_rollout_ref.rollout.n
         # verl keeps no lengths of the groups that it filters out: they count as average ones.
         totals.tokens_generated += round(sum(lengths) * (1 + filtered / config.data.train_batch_size))
 

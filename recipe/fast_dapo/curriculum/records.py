@@ -126,7 +126,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    key: str  # name of the rollout in the data plane
+    key: str  # name of the rollout's last output in the data plane
     success: float  # compared with success_threshold
     version: int  # weight version that generated it
     num_tokens: int = 0  # response tokens

@@ -57,10 +57,11 @@ def _rows_of(columns: TensorDict, name: str) -> list[Any]:
 
 
 class Engine:
-    """Verl's agent loops: rollout number s of a prompt passes if `passes(index, s)`."""
+    """Verl's agent loops: session s of a prompt passes if `passes(index, s)`, and has `outputs(s)` outputs."""
 
-    def __init__(self, passes: Callable[[Any, int], bool]) -> None:
+    def __init__(self, passes: Callable[[Any, int], bool], outputs: Callable[[int], int] = lambda session: 1) -> None:
         self.passes = passes
+        self.outputs = outputs
         self.version = 0
         self.num_rollouts = 0
         self._waiting: dict[str, PromptReport] = {}
@@ -70,15 +71,17 @@ class Engine:
         columns = (list(batch[name]) for name in ("uid", "index", "__rollout_n__", FIRST_SESSION))
         for uid, index, num, first in zip(*columns, strict=True):
             sessions = range(int(first), int(first) + int(num))
-            keys = [f"{uid}_{session}_0" for session in sessions]
+            reports[uid] = PromptReport()
             name = index if isinstance(index, str) else int(index)
-            rewards = [float(self.passes(name, session)) for session in sessions]
-            rows = {"advantages": [torch.full((2,), 2 * reward - 1) for reward in rewards]}
-            tags = [{"response_len": 2, "min_global_steps": self.version} for _ in keys]
-            data_plane.write(keys, "train", data_plane.as_columns(rows), tags)
-            made = zip(keys, rewards, strict=True)
-            reports[uid] = PromptReport([RolloutReport(k, r, {"acc": r}, 2, self.version) for k, r in made])
-            self.num_rollouts += len(keys)
+            for session in sessions:
+                reward, num_outputs = float(self.passes(name, session)), self.outputs(session)
+                keys = [f"{uid}_{session}_{number}" for number in range(num_outputs)]
+                rows = {"advantages": [torch.full((2,), 2 * reward - 1) for _ in keys]}
+                tags = [{"response_len": 2, "min_global_steps": self.version} for _ in keys]
+                data_plane.write(keys, "train", data_plane.as_columns(rows), tags)
+                report = RolloutReport(keys[-1], reward, {"acc": reward}, 2 * num_outputs, self.version)
+                reports[uid].rollouts.append(report)
+            self.num_rollouts += len(sessions)
         return reports
 
     def dispatch(self, batch: TensorDict) -> None:
@@ -92,6 +95,8 @@ class Engine:
 
 class QuietTrainer:
     """What `parts.Trainer` promises, with a loader of prompts 0, 1, 2, …"""
+
+    processor: Any = None
 
     def __init__(self, config: DictConfig, folder: Path, engine: Engine) -> None:
         self.config = config

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+from verl.plugin.platform import get_platform
 
 from verl_ext.cluster import nodes as cluster
 from verl_ext.core.errors import ClusterError
@@ -79,8 +80,8 @@ def test_without_sizes_ray_decides_as_for_verl():
     assert _chosen(num_cpus=None) == {"num_cpus": None}
 
 
-def _node(address: str, gpus: int, alive: bool = True) -> dict[str, Any]:
-    resources = {"CPU": 8.0} | ({"GPU": float(gpus)} if gpus else {})
+def _node(address: str, gpus: int, alive: bool = True, device: str = "GPU") -> dict[str, Any]:
+    resources = {"CPU": 8.0} | ({device: float(gpus)} if gpus else {})
     return {"Alive": alive, "NodeManagerHostname": "host", "NodeManagerAddress": address, "Resources": resources}
 
 
@@ -92,6 +93,17 @@ def test_a_cluster_that_is_too_small_is_refused(monkeypatch: pytest.MonkeyPatch)
     for num_nodes, gpus in ((2, 4), (1, 9), (2, 8)):
         with pytest.raises(ClusterError, match=rf"expected {num_nodes} nodes .* got 2: host \(10.0.0.1\) with 8, host"):
             cluster.check_nodes(num_nodes, gpus)
+
+
+def test_devices_are_counted_under_the_name_that_verl_asks_ray_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(get_platform(), "ray_resource_name", lambda: "NPU")
+    monkeypatch.setattr(cluster.ray, "nodes", lambda: [_node("10.0.0.1", 8, device="NPU")])
+    cluster.check_nodes(1, 8)
+    with pytest.raises(ClusterError, match=r"with 8 NPUs each .* got 1: host \(10.0.0.1\) with 8"):
+        cluster.check_nodes(2, 8)
+    monkeypatch.setattr(cluster.ray, "nodes", lambda: [_node("10.0.0.1", 8)])
+    with pytest.raises(ClusterError, match=r"got 1: host \(10.0.0.1\) with 0.*--resources"):
+        cluster.check_nodes(1, 8)
 
 
 # ------------------------------ the watchdog's decisions; a node that is really lost: test_zz_two_nodes.py ----------

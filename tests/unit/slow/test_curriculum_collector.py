@@ -23,11 +23,21 @@ def mixed_now_and_then(index: int, session: int) -> bool:
     return [False, True, session % 2 == 0, session % 4 == 1][index % 4]
 
 
-def _make(tmp_path: Path, *overrides: str, passes: Any = mixed_now_and_then) -> tuple[Curriculum, QuietTrainer]:
+def one_output(session: int) -> int:
+    return 1
+
+
+def one_to_three(session: int) -> int:
+    return 1 + session % 3
+
+
+def _make(
+    tmp_path: Path, *overrides: str, passes: Any = mixed_now_and_then, outputs: Any = one_output
+) -> tuple[Curriculum, QuietTrainer]:
     with initialize_config_dir(str(ROOT / "configs"), version_base=None):
         config = compose("fast_dapo", overrides=[*SIZES, *overrides])
     resolve_group_size(config)
-    trainer = QuietTrainer(config, tmp_path, Engine(passes))
+    trainer = QuietTrainer(config, tmp_path, Engine(passes, outputs))
     return Curriculum(trainer), trainer
 
 
@@ -62,6 +72,53 @@ def test_a_batch_is_complete_groups_of_mixed_prompts_and_the_rest_is_freed(
     events = [json.loads(line)["event"] for line in (tmp_path / "prompts.jsonl").read_text().splitlines()]
     assert events.count("trained") == 9
     assert events.count("screening") >= 18
+
+
+@pytest.mark.parametrize("schedule", ["merged", "streaming"])
+@pytest.mark.parametrize("correction", ["none", "continuation_only"])
+def test_all_outputs_of_a_session_are_trained_on_and_freed_and_count_as_one_rollout(
+    store: StoredRows, tmp_path: Path, schedule: str, correction: str
+):
+    options = [f"curriculum.schedule={schedule}", f"curriculum.correction={correction}", "trainer.n_gpus_per_node=4"]
+    first, group = (4, 12) if correction == "continuation_only" else (0, 16)
+    curriculum, trainer = _make(tmp_path, *options, outputs=one_to_three)
+    for step in (1, 2):
+        trainer.global_steps, trainer.agent_loop_manager.version = step, step - 1
+        batch = curriculum.collect(3)
+        uids = list(dict.fromkeys(key.rsplit("_", 2)[0] for key in batch.keys))
+        assert batch.keys == [
+            f"{uid}_{session}_{number}"
+            for uid in uids
+            for session in range(first, 16)
+            for number in range(one_to_three(session))
+        ]
+        assert len(uids) == 3
+        store.clear(batch.keys, "train")  # as verl does after the step
+        left = set(store.tags("train"))
+        live = curriculum.controller.live_names() - curriculum.controller.live_uids()
+        assert {key.rsplit("_", 1)[0] for key in left} == {key.rsplit("_", 1)[0] for key in live}
+        assert live <= left
+        assert len(left) == sum(one_to_three(int(key.rsplit("_", 2)[1])) for key in live)
+    totals = RunTotals()
+    curriculum.count(batch, {}, totals)
+    assert totals.rollouts_trained == 2 * 3 * group
+    assert totals.rollouts_generated == trainer.agent_loop_manager.num_rollouts
+
+
+def test_all_outputs_of_a_session_travel_with_a_checkpoint(store: StoredRows, tmp_path: Path):
+    curriculum, _ = _make(tmp_path, "data.gen_batch_size=12", outputs=one_to_three)
+    store.clear(curriculum.collect(3).keys, "train")
+    waiting = set(store.tags("train"))
+    curriculum.before_checkpoint()
+    state = json.loads(json.dumps(curriculum.state_dict()))
+    restored, _ = _make(tmp_path, "data.gen_batch_size=12")
+    restored.load_state_dict(state)
+    assert set(store.tags("train")) == waiting | curriculum.controller.live_uids()
+    last = max(waiting, key=lambda key: int(key.rsplit("_", 1)[1]))
+    assert last.endswith("_2")
+    store.clear([last.removesuffix("2") + "0"], "train")  # the first of its outputs
+    with pytest.raises(SignalError, match="lacks 1 of"):
+        restored.load_state_dict(state)
 
 
 def test_what_waits_travels_with_a_checkpoint(store: StoredRows, tmp_path: Path):

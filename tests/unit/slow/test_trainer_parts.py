@@ -249,12 +249,21 @@ def test_the_state_of_every_part_travels_and_a_new_part_begins_anew(host: Any):
 def test_verls_collector_counts_what_dynamic_sampling_threw_away():
     config = OmegaConf.create({"data": {"train_batch_size": 2}, "actor_rollout_ref": {"rollout": {"n": 4}}})
     tags = [{"response_len": 10}] * 8 + [{"response_len": 1, "is_padding": True}]
-    batch = KVBatchMeta(partition_id="train", keys=[str(number) for number in range(9)], tags=tags)
+    batch = KVBatchMeta(partition_id="train", keys=[f"uid_{number}_0" for number in range(9)], tags=tags)
     totals = RunTotals()
     collector = VerlCollector(SimpleNamespace(config=config))
     collector.count(batch, {"training/filter_groups/evicted_samples": 1}, totals)
     assert (totals.rollouts_trained, totals.rollouts_generated) == (8, 12)
     assert (totals.tokens_trained, totals.tokens_generated) == (80, 120)
+
+
+def test_several_outputs_of_a_session_count_as_one_rollout():
+    config = OmegaConf.create({"data": {"train_batch_size": 2}, "actor_rollout_ref": {"rollout": {"n": 4}}})
+    keys = [f"uid_{session}_{number}" for session in range(3) for number in range(1 + session)]
+    batch = KVBatchMeta(partition_id="train", keys=keys, tags=[{"response_len": 10}] * 6)
+    totals = RunTotals()
+    VerlCollector(SimpleNamespace(config=config)).count(batch, {}, totals)
+    assert (totals.rollouts_trained, totals.rollouts_generated, totals.tokens_trained) == (3, 3, 60)
 
 
 # ------------------------------ parts of a configuration ------------------------------
