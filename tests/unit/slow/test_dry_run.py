@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -181,7 +181,7 @@ def _compose(*overrides: str, recipe: str = "fast_dapo") -> DictConfig:
         return compose(recipe, overrides=["dry_run=true", *overrides])
 
 
-def _with_stand_ins(model_dir: Path, files: dict[str, Path], run_dir: Path) -> list[str]:
+def _with_stand_ins(model_dir: Path, files: Mapping[str, Path | str], run_dir: Path) -> list[str]:
     return [
         f"actor_rollout_ref.model.path={model_dir}",
         f"data.train_files={files['train']}",
@@ -206,6 +206,32 @@ def test_the_demos_dry_run(model_dir: Path, files: dict[str, Path], tmp_path: Pa
     assert f"{num_parameters(AutoConfig.from_pretrained(real if has_assets else model_dir)):,} parameters" in printed
     assert "KV cache 256.0 MiB" in printed
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("_nothing_starts")
+def test_files_of_verls_scripts_pass_a_dry_run(model_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Numbered from 0 each, with numbers as ground truths: verl accepts the configuration that reads them, too."""
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": f"{n}+1="}],
+            "data_source": "a",
+            "reward_model": {"ground_truth": n + 1},
+            "extra_info": {"index": n},
+        }
+        for n in range(200)
+    ]
+    files = {}
+    for name in ("a", "b"):
+        files[name] = tmp_path / f"{name}.json"
+        files[name].write_text(json.dumps(rows))
+    both = f"[{files['a']},{files['b']}]"
+    stand_ins = _with_stand_ins(model_dir, {"train": both, "val": both}, tmp_path / "run")
+    config = _compose("+backend=cpu", "+experiment=arithmetic_demo", *stand_ins)
+    train(config, FAST_DAPO)
+    printed = capsys.readouterr().out
+    assert printed.count("Each prompt gets an index made of its content") == 1
+    assert f"{files['b']}: 200 rows" in printed
+    assert config.data.custom_cls.name == "IndexedDataset"
 
 
 @pytest.mark.usefixtures("_nothing_starts")
