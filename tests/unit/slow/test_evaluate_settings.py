@@ -38,11 +38,13 @@ class FakeSampler:
 
     calls: list[int] = []
     left = 10**9
+    asked: dict = {}
 
     def __init__(self, model: str, **kwargs) -> None:
-        pass
+        FakeSampler.asked = dict(kwargs)
 
     def generate(self, prompts, seeds, *, n, **kwargs):
+        FakeSampler.asked |= kwargs
         if FakeSampler.left == 0:
             raise KeyboardInterrupt
         FakeSampler.left -= 1
@@ -270,6 +272,24 @@ def test_every_data_source_is_asked_once(tmp_path: Path):
 def test_what_needs_a_gpu_is_refused_without_one(tmp_path: Path, fake, change: dict, message: str):
     with pytest.raises(SignalError, match=message):
         evaluate(settings(write(tmp_path / "a.parquet"), **change))
+
+
+def test_the_engine_gets_what_was_asked_for(tmp_path: Path, fake, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "prepare_vllm", lambda: False)  # a machine with GPUs
+    asked = {"top_p": 0.7, "top_k": 20, "gpu_memory_utilization": 0.5, "tensor_parallel_size": 2, "temperature": 0.6}
+    evaluate(settings(write(tmp_path / "a.parquet"), **asked))
+    assert asked.items() <= fake.asked.items()
+
+
+def test_engines_share_the_prompts(tmp_path: Path, fake, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "prepare_vllm", lambda: False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    a = write(tmp_path / "a.parquet")
+    result = evaluate(settings(a, data_parallel_size=2, chunk_size=4), tmp_path / "samples.jsonl")
+    assert result.data_sets[0].summary.num_samples == 20
+    assert fake.calls == []  # in processes of their own
+    with pytest.raises(SignalError, match="needs 4 GPUs, and 2 can be used here"):
+        evaluate(settings(a, data_parallel_size=2, tensor_parallel_size=2))
 
 
 def chat_tokenizer() -> FakeTokenizer:
