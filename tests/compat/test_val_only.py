@@ -25,7 +25,9 @@ def test_a_run_of_val_only_is_not_a_finished_one(
     started: list[Any] = []
     monkeypatch.setattr(train.launch, "adopt_environment", lambda _: None)
     monkeypatch.setattr(train.launch, "run", lambda *_: started.append(1))
-    monkeypatch.setattr("verl.utils.config.validate_config", lambda **_: None)
+    for check in ("check_names", "check_options", "check_with_verl"):
+        monkeypatch.setattr(train.checks, check, lambda _: None)
+    monkeypatch.setattr(train.checks, "check_rest", lambda _, **__: train.checks.Findings())
     monkeypatch.setattr("verl_ext.run.run_folder.RunFolder.write_versions", lambda *_: None)
     with initialize_config_dir(str(PROJECT_ROOT / "configs"), version_base=None):
         config = compose(

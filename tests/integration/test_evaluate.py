@@ -1,19 +1,30 @@
 """`python -m recipe.fast_dapo.evaluate` on the real vLLM, and what the demo's base model must look like."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 from lab import DATA, MODEL, ROOT
 
 pytestmark = pytest.mark.release
 
 
-def _evaluate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "recipe.fast_dapo.evaluate", "--model", str(MODEL), "--max_response_length", "10"]
-    return subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
+def _evaluate(*arguments: str, model: Path = MODEL, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "recipe.fast_dapo.evaluate", "--model", str(model), "--max_response_length", "10"]
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
 
 
 TRAIN_POOL = ("--data", f"{DATA}/train.parquet", "--n", "16", "--by", "kind")
@@ -67,8 +78,79 @@ def test_resuming_with_other_settings_is_an_error_for_people(train_pool: tuple[s
 
 def test_the_printed_report_shows_the_ends_apart_from_the_bins(train_pool: tuple[str, dict]):
     text = train_pool[0]
-    for label in ("pass@1", "pass@16", "maj@16", "95 % interval", "0/n", "n/n", "[0.9, 1.0)"):
+    for label in ("pass@1", "pass@16", "maj@16", "avg@16", "95 % interval", "error over repeats", "response_length"):
         assert label in text
+    for label in ("truncated", "0/n", "n/n", "[0.9, 1.0)"):
+        assert label in text
+
+
+def test_the_average_of_exact_rewards_is_the_pass_rate(train_pool: tuple[str, dict]):
+    (data_set,) = train_pool[1]["data_sets"]
+    estimates, errors = data_set["estimates"], data_set["repeat_errors"]
+    assert estimates["avg@16"]["value"] == pytest.approx(estimates["pass@1"]["value"])
+    # 1024 prompts, most of them never or always right: repeats differ much less than prompts do.
+    assert 0 < errors["avg@16"] < (estimates["avg@16"]["high"] - estimates["avg@16"]["low"]) / 8
+    assert 1 <= estimates["response_length"]["value"] <= 10
+    assert set(errors) == {"avg@16", "response_length", "truncated"}
+
+
+def test_samples_are_judged_by_another_threshold_without_an_engine(train_pool: tuple[str, dict], output: Path):
+    anew = output.parent / "anew"
+    shutil.copytree(output, anew)
+    result = _evaluate(*TRAIN_POOL, "--success_threshold", "0", "--output", str(anew))
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert json.loads((anew / "result.json").read_text())["data_sets"][0]["estimates"]["pass@1"]["value"] == 1.0
+    assert " of 1024 prompts" not in result.stderr
+
+
+@pytest.fixture(scope="module")
+def checkpoint(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base model as a run of one rank saves it; `test_evaluation_checkpoint.py` has verl's own saving."""
+    from transformers import AutoModelForCausalLM
+
+    step = tmp_path_factory.mktemp("run") / "global_step_7"
+    shutil.copytree(MODEL, step / "actor/huggingface", ignore=shutil.ignore_patterns("*.safetensors"))
+    weights = AutoModelForCausalLM.from_pretrained(MODEL).state_dict()
+    torch.save(weights, step / "actor/model_world_size_1_rank_0.pt")
+    (step / "actor/fsdp_config.json").write_text('{"FSDP_version": 2, "world_size": 1}')
+    return step
+
+
+def test_a_checkpoint_is_evaluated_with_the_settings_of_a_validation(checkpoint: Path, tmp_path: Path):
+    """Of the likeliest token alone, all samples are the same; top-p and top-k are asked one after the other."""
+    output = tmp_path / "out"
+    common = ("--data", f"{DATA}/val.parquet", "--n", "4", "--limit", "64", "--output")
+    first = _evaluate(*common, str(output), "--top_p", "0.001", model=checkpoint, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr[-3000:]
+    assert "merging 1 shard(s)" in first.stderr
+    again = _evaluate(*common, str(tmp_path / "k"), "--top_k", "1", model=checkpoint / "actor", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr[-3000:]
+    assert "was merged before" in again.stderr
+    by_top_p, by_top_k = (
+        [
+            [sample["response"] for sample in json.loads(line)["samples"]]
+            for line in (folder / "samples.jsonl").read_text().splitlines()[1:]
+        ]
+        for folder in (output, tmp_path / "k")
+    )
+    assert by_top_p == by_top_k
+    assert all(len(set(responses)) == 1 for responses in by_top_p)
+    (data_set,) = json.loads((output / "result.json").read_text())["data_sets"]
+    assert data_set["repeat_errors"]["avg@4"] == 0
+    assert 0.1 < data_set["estimates"]["pass@1"]["value"] < 0.9
+    refused = _evaluate(*common, str(output), "--top_p", "0.7", model=checkpoint, cwd=tmp_path)
+    assert refused.returncode != 0
+    assert "top_p was 0.001, is 0.7" in refused.stderr
+
+
+def test_the_system_prompt_is_part_of_every_prompt(demo_assets: None, tmp_path: Path):
+    """A sum in front of the sum: the base model no longer gives the right answers."""
+    result = _evaluate(
+        *("--data", f"{DATA}/train.parquet", "--n", "1", "--temperature", "0", "--limit", "64"),
+        *("--system_prompt", "99+99=198\n99+99=", "--output", str(tmp_path / "out")),
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert json.loads((tmp_path / "out/result.json").read_text())["data_sets"][0]["summary"]["pass_rate"] < 0.1
 
 
 def test_a_missing_model_is_an_error_for_people(demo_assets: None):
@@ -81,6 +163,21 @@ def test_a_missing_model_is_an_error_for_people(demo_assets: None):
     )
     assert result.returncode != 0
     assert "nowhere" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--data_parallel_size", "2"), "needs a GPU for each engine"),
+        (("--reward", "nowhere.py:score"), "nowhere.py:score cannot be loaded"),
+        (("--chat_template_kwargs", '{"enable_thinking": false}'), "does not read enable_thinking"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_engine_starts(demo_assets: None, arguments: tuple[str], message: str):
+    result = _evaluate("--data", f"{DATA}/val.parquet", *arguments)
+    assert result.returncode != 0
+    assert message in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from verl_ext.evaluation.statistics.estimates import CONFIDENCE, Estimate, bootstrap_macro_mean, bootstrap_mean
+from verl_ext.evaluation.statistics.estimates import (
+    CONFIDENCE,
+    Estimate,
+    bootstrap_macro_mean,
+    bootstrap_mean,
+    macro_repeat_error,
+    repeat_error,
+)
 
 
 def test_the_interval_covers_the_true_mean_about_as_often_as_it_says():
@@ -58,3 +65,24 @@ def test_one_prompt_has_no_interval():
 def test_no_prompts_are_refused(data_sets):
     with pytest.raises(ValueError, match="at least one prompt"):
         bootstrap_macro_mean(data_sets)
+
+
+def test_repeats_move_as_far_as_their_standard_error_says():
+    random = np.random.default_rng(5)
+    truths_P = random.random(50)
+    draws = [random.random((50, 8)) < truths_P[:, None] for _ in range(400)]
+    moved = np.std([draw.mean() for draw in draws])
+    said = np.sqrt(np.mean([repeat_error(draw) ** 2 for draw in draws]))
+    assert said == pytest.approx(moved, rel=0.1)
+    # Prompts differ much more than repeats do: the bootstrap over prompts is about that.
+    assert bootstrap_mean(draws[0].mean(axis=1)).high - draws[0].mean() > 3 * said
+
+
+def test_one_sample_was_not_repeated():
+    assert repeat_error([[1.0], [0.0]]) is None
+    assert repeat_error([[1.0, 1.0], [0.0, 0.0]]) == 0.0
+    assert macro_repeat_error([0.3, None]) is macro_repeat_error([None]) is None
+
+
+def test_errors_of_data_sets_are_independent():
+    assert macro_repeat_error([0.3, 0.4]) == pytest.approx(0.25)

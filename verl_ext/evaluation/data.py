@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import inspect
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from verl_ext.data.data_files import UnreadableFile, read_rows
 from verl_ext.data.file_checks import check_files
 from verl_ext.data.schema import DataFileError
 from verl_ext.evaluation.statistics.samples import PromptKey
+
+# In the forms that rewards of mathematics look for.
+DUMMY_ANSWER = "Answer: \\boxed{-1}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ def load_reward(reward: str | None) -> Callable[..., Any]:
         try:
             return cast(Callable[..., Any], load_extern_object(path, name))
         except (FileNotFoundError, ImportError, AttributeError, RuntimeError) as error:
-            raise SignalError(f"--reward {reward} cannot be loaded: {error}") from error
+            reason = f"{error}" if error.__cause__ is None else f"{error} ({error.__cause__!r})"
+            raise SignalError(f"--reward {reward} cannot be loaded: {reason}") from error
 
     def by_data_source(data_source: str, **kwargs: Any) -> Any:
         from verl_ext.rewards import arithmetic, math_answer
@@ -109,30 +114,69 @@ class Verdict:
 
     Attributes:
         score: Its `score`, or the number that it returned.
-        correct: Its `acc` is 1, or its score where there is no `acc`.
+        acc: Its `acc`; None where there is none.
         pred: Its `pred`, the extracted answer, as text; None where there is none.
     """
 
     score: float
-    correct: bool
+    acc: float | None
     pred: str | None
+
+    @property
+    def reward(self) -> float:
+        """Its `acc` where there is one, else its score."""
+        return self.score if self.acc is None else self.acc
 
 
 def score(reward: Callable[..., Any], row: dict[str, Any], response: str) -> Verdict:
-    """Score one response as verl's reward loop does."""
-    result = reward(
-        data_source=row["data_source"],
-        solution_str=response,
-        ground_truth=row["reward_model"]["ground_truth"],
-        extra_info=dict(row["extra_info"]),
-    )
-    if inspect.isawaitable(result):
-        result = asyncio.run(_wait(result))
-    if isinstance(result, dict):
-        pred = result.get("pred")
-        correct = float(result.get("acc", result["score"])) >= 1.0
-        return Verdict(float(result["score"]), correct, None if pred is None else str(pred))
-    return Verdict(float(result), float(result) >= 1.0, None)
+    """Score one response as verl's reward loop does.
+
+    Raises:
+        SignalError: If the reward function fails, or returns neither a number nor a dictionary with a `score`.
+    """
+    try:
+        result = reward(
+            data_source=row["data_source"],
+            solution_str=response,
+            ground_truth=row["reward_model"]["ground_truth"],
+            extra_info=dict(row["extra_info"]),
+        )
+        if inspect.isawaitable(result):
+            result = asyncio.run(_wait(result))
+    except SignalError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        line = "" if place.filename == __file__ else f" ({place.filename}, line {place.lineno})"
+        raise SignalError(
+            f"the reward function failed on {_where(row)}: {type(error).__name__}: {error}{line}. Mend it, or choose "
+            "another with --reward file.py:function."
+        ) from error
+    try:
+        if not isinstance(result, dict):
+            return Verdict(float(result), None, None)
+        acc, pred = result.get("acc"), result.get("pred")
+        return Verdict(float(result["score"]), None if acc is None else float(acc), None if pred is None else str(pred))
+    except (KeyError, TypeError, ValueError) as error:
+        raise SignalError(
+            f"the reward function returned {result!r} for {_where(row)}. Expected a number, or a dictionary with a "
+            "`score`, and `acc` and `pred` if it has them."
+        ) from error
+
+
+def check_reward(reward: Callable[..., Any], data_sets: Sequence[DataSet]) -> None:
+    """Score a dummy answer of each data source, so that a reward that cannot work is found before the engine starts.
+
+    Raises:
+        SignalError: If the reward function fails or returns something else than a score.
+    """
+    first = {row["data_source"]: row for data_set in reversed(data_sets) for row in reversed(data_set.rows)}
+    for row in first.values():
+        score(reward, row, DUMMY_ANSWER)
+
+
+def _where(row: dict[str, Any]) -> str:
+    return f"data_source {row['data_source']!r}, index {row['extra_info']['index']!r}"
 
 
 async def _wait(awaitable: Any) -> Any:

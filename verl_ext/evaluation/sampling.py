@@ -1,7 +1,8 @@
 """Offline sampling with vLLM from any Hugging Face model, on a GPU or a CPU, with prompts rendered as verl does it."""
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ def load_tokenizer(model: str):
 
     if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
         raise SignalError(
-            f"--model {model} is a folder without config.json. Expected a model in Hugging Face format; "
-            "a checkpoint of verl has to be merged first (python -m verl.model_merger)."
+            f"--model {model} is a folder without config.json. Expected a model in Hugging Face format, or for Fast "
+            "DAPO's evaluation a checkpoint of verl's FSDP engine (global_step_N or its actor folder); any other "
+            "checkpoint has to be merged first (python -m verl.model_merger)."
         )
     try:
         return hf_tokenizer(model)
@@ -27,7 +29,14 @@ def load_tokenizer(model: str):
 
 
 def encode_prompts(
-    rows: Sequence[dict[str, Any]], tokenizer: Any, room: int, *, raw_prompt: bool = False, name: str = ""
+    rows: Sequence[dict[str, Any]],
+    tokenizer: Any,
+    room: int,
+    *,
+    raw_prompt: bool = False,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+    system_prompt: str | None = None,
+    name: str = "",
 ) -> list[list[int]]:
     """Token ids of the prompts.
 
@@ -37,23 +46,32 @@ def encode_prompts(
         room: Most tokens that a prompt may have beside its response.
         raw_prompt: Concatenate the messages' contents, without a chat template and with the special tokens that the
             tokenizer adds by itself: the form in which a base model continues text.
+        chat_template_kwargs: Given to the chat template.
+        system_prompt: First message of every prompt, in place of the row's own; None leaves the row as it is.
         name: Of the data set, for messages.
 
     Raises:
-        SignalError: If a prompt is longer than `room`: a truncated prompt would be another question.
+        SignalError: If a prompt is longer than `room` (a truncated prompt would be another question), or the chat
+            template cannot render it.
     """
     from verl.utils.tokenizer import normalize_token_ids
     from verl.utils.tokenizer.chat_template import apply_chat_template
 
     if raw_prompt:
         prompts = [tokenizer("".join(message["content"] for message in row["prompt"]))["input_ids"] for row in rows]
-    elif tokenizer.chat_template is None:
-        raise SignalError(
-            "the tokenizer has no chat template; prompts are chat messages. Use a chat model's, or --raw_prompt to "
-            "continue the prompts as plain text."
-        )
     else:
-        prompts = [normalize_token_ids(apply_chat_template(tokenizer, row["prompt"])) for row in rows]
+        kwargs = dict(chat_template_kwargs or {})
+        _check_chat_template(tokenizer, kwargs)
+        try:
+            prompts = [
+                normalize_token_ids(apply_chat_template(tokenizer, with_system(row["prompt"], system_prompt), **kwargs))
+                for row in rows
+            ]
+        except Exception as error:  # a template raises what it likes
+            raise SignalError(
+                f"the chat template cannot render the prompts ({type(error).__name__}: {error}). See "
+                "--chat_template_kwargs and --system_prompt, or give --raw_prompt."
+            ) from error
     where = f"{name}: " if name else ""
     too_long = [number for number, ids in enumerate(prompts) if len(ids) > room]
     if too_long:
@@ -68,6 +86,38 @@ def encode_prompts(
             f"{where}{len(empty)} prompt(s) have no tokens, the first is row {empty[0]}. Drop those rows."
         )
     return prompts
+
+
+def with_system(messages: Sequence[Mapping[str, Any]], system_prompt: str | None) -> list[dict[str, Any]]:
+    """The messages with this system prompt first, in place of their own; as they are for None.
+
+    Example:
+        >>> with_system([{"role": "user", "content": "1+1="}], "Be brief.")
+        [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '1+1='}]
+    """
+    given = [dict(message) for message in messages]
+    if system_prompt is None:
+        return given
+    rest = given[1:] if given and given[0]["role"] == "system" else given
+    return [{"role": "system", "content": system_prompt}, *rest]
+
+
+def _check_chat_template(tokenizer: Any, kwargs: Mapping[str, Any]) -> None:
+    """A template ignores what it does not know: a misspelled argument would change nothing, without a word."""
+    template = kwargs.get("chat_template") or tokenizer.chat_template
+    if template is None:
+        raise SignalError(
+            "the tokenizer has no chat template; prompts are chat messages. Use a chat model's, or --raw_prompt to "
+            "continue the prompts as plain text."
+        )
+    # A tokenizer may have several templates by name.
+    text = template if isinstance(template, str) else "\n".join(map(str, template.values()))
+    unknown = [name for name in kwargs if name != "chat_template" and not re.search(rf"\b{re.escape(name)}\b", text)]
+    if unknown:
+        raise SignalError(
+            f"--chat_template_kwargs: the model's chat template does not read {', '.join(unknown)}. Correct the name, "
+            "or leave it out."
+        )
 
 
 def prepare_vllm() -> bool:
@@ -94,7 +144,11 @@ class Sampler:
         max_model_len: Tokens of the longest prompt and its response together.
         seed: Of what is not seeded by prompt.
         kv_cache_gib: Memory of the key-value cache on a CPU, in GiB; a GPU uses what is free.
+        gpu_memory_utilization: Share of a GPU's memory that vLLM may take; None for vLLM's own choice.
         tensor_parallel_size: GPUs that share the model.
+
+    Raises:
+        SignalError: If vLLM cannot start.
     """
 
     def __init__(
@@ -104,6 +158,7 @@ class Sampler:
         max_model_len: int,
         seed: int = 0,
         kv_cache_gib: float = 0.5,
+        gpu_memory_utilization: float | None = None,
         tensor_parallel_size: int = 1,
     ) -> None:
         on_cpu = prepare_vllm()
@@ -115,14 +170,22 @@ class Sampler:
             options = {"dtype": "float32", "kv_cache_memory_bytes": int(kv_cache_gib * 2**30)}
             # A prompt that is cut in two rewinds its request's generator, which a CPU's cannot.
             options["enable_chunked_prefill"] = False
-        self._engine = LLM(
-            model=model,
-            enforce_eager=on_cpu,
-            seed=seed,
-            max_model_len=max_model_len,
-            tensor_parallel_size=tensor_parallel_size,
-            **options,
-        )
+        elif gpu_memory_utilization is not None:
+            options = {"gpu_memory_utilization": gpu_memory_utilization}
+        try:
+            self._engine = LLM(
+                model=model,
+                enforce_eager=on_cpu,
+                seed=seed,
+                max_model_len=max_model_len,
+                tensor_parallel_size=tensor_parallel_size,
+                **options,
+            )
+        except (OSError, RuntimeError, ValueError) as error:
+            raise SignalError(
+                f"vLLM cannot start with {model} ({type(error).__name__}: {error}). Where its own lines above speak of "
+                "memory, see --gpu_memory_utilization, --tensor_parallel_size and, without a GPU, --kv_cache_gib."
+            ) from error
 
     def generate(
         self,
@@ -132,6 +195,8 @@ class Sampler:
         n: int,
         temperature: float,
         max_response_length: int,
+        top_p: float = 1.0,
+        top_k: int = -1,
     ) -> list[list[tuple[list[int], bool]]]:
         """Sample `n` responses of each prompt.
 
@@ -142,6 +207,8 @@ class Sampler:
             n: Responses of each prompt.
             temperature: 0 is greedy.
             max_response_length: Tokens of a response at most.
+            top_p: Sample from the likeliest tokens that have this probability together; 1 for all.
+            top_k: Sample from so many of the likeliest tokens; -1 for all.
 
         Returns:
             For each prompt its `n` responses: token ids, and whether the length limit cut them off.
@@ -149,7 +216,15 @@ class Sampler:
         from vllm import SamplingParams
 
         sampling = [
-            SamplingParams(n=n, temperature=temperature, max_tokens=max_response_length, detokenize=False, seed=seed)
+            SamplingParams(
+                n=n,
+                temperature=temperature,
+                top_p=top_p,
+                top_k=top_k,
+                max_tokens=max_response_length,
+                detokenize=False,
+                seed=seed,
+            )
             for seed in seeds
         ]
         outputs = self._engine.generate([{"prompt_token_ids": ids} for ids in prompts], sampling)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
@@ -28,8 +29,41 @@ class Estimate:
 
     def render(self) -> str:
         """For example "0.4123  [0.3811, 0.4439]"."""
-        interval = "" if self.low is None else f"  [{self.low:.4f}, {self.high:.4f}]"
-        return f"{self.value:.4f}{interval}"
+        return f"{self.value:.4f}  {self.interval()}".rstrip()
+
+    def interval(self) -> str:
+        """For example "[0.3811, 0.4439]"; "" if there is none."""
+        return "" if self.low is None else f"[{self.low:.4f}, {self.high:.4f}]"
+
+
+def repeat_error(values_PG: Sequence[Sequence[float]] | np.ndarray) -> float | None:
+    """Standard error over repeats: how far the mean would move if the same P prompts were sampled anew.
+
+    Sample g of every prompt is one repeat of the evaluation, with a mean of its own. The spread of these G means is
+    divided by sqrt(G). The bootstrap's interval speaks about other prompts instead, and is wider.
+
+    Args:
+        values_PG: One number per prompt and sample; the same number of samples for each prompt.
+
+    Returns:
+        The standard error; None for one sample per prompt, which was not repeated.
+
+    Example:
+        >>> repeat_error([[1.0, 0.0], [1.0, 1.0]])  # repeats of 1.0 and 0.5
+        0.25
+    """
+    means_G = np.asarray(values_PG, dtype=np.float64).mean(axis=0)
+    return float(means_G.std(ddof=1) / sqrt(len(means_G))) if len(means_G) > 1 else None
+
+
+def macro_repeat_error(errors: Sequence[float | None]) -> float | None:
+    """Standard error over repeats of the mean over data sets, which are sampled independently of each other.
+
+    Args:
+        errors: Of each data set; None where it was not repeated, and so for their mean.
+    """
+    known = [error for error in errors if error is not None]
+    return sqrt(sum(error**2 for error in known)) / len(errors) if known and len(known) == len(errors) else None
 
 
 def bootstrap_mean(values_P: Sequence[float] | np.ndarray, seed: int = 0) -> Estimate:

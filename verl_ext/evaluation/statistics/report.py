@@ -1,6 +1,10 @@
 """What an evaluation found: results of scored samples, as a table, as JSON and as a picture.
 
-P = prompts.
+The names are lighteval's: avg@n over all n samples of each prompt, pass@k and maj@k for any k up to n. verl's
+validation logs the same quantities as mean@n, best@k/mean (resampled with replacement, so a little lower) and
+maj@k/mean.
+
+P = prompts, G = samples of a prompt.
 """
 
 import dataclasses
@@ -10,12 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_ext.evaluation.statistics.estimates import Estimate, bootstrap_macro_mean, bootstrap_mean
+from verl_ext.evaluation.statistics.estimates import (
+    Estimate,
+    bootstrap_macro_mean,
+    bootstrap_mean,
+    macro_repeat_error,
+    repeat_error,
+)
 from verl_ext.evaluation.statistics.majority_vote import majority_at_k
 from verl_ext.evaluation.statistics.pass_rates import NUM_BINS, PassRateSummary, pass_at_k, summarize
 from verl_ext.evaluation.statistics.samples import ScoredResponse
 
 MACRO_AVERAGE = "macro average"
+
+# What counts as a success, of `acc` where the reward function reports it, else of `score`.
+SUCCESS_THRESHOLD = 1.0
+
+_COLUMNS = ("data set", "metric", "mean", "95 % interval", "error over repeats")
 
 
 @dataclass(frozen=True)
@@ -26,11 +41,13 @@ class DataSetResult:
         name: Short name.
         file: The data file as it was given.
         summary: Over all prompts.
-        estimates: Mean over prompts with its interval, by metric: pass@k, maj@k where the reward function reports the
-            extracted answers, and the shares 0/n and n/n of the prompts without and with only right samples.
+        estimates: Mean over prompts with its interval, by metric: pass@k; maj@k where the reward function reports the
+            extracted answers; avg@n, the mean reward of all n samples; response_length in tokens; truncated, the share
+            of responses that the length limit cut off; and the shares 0/n and n/n of the prompts without and with only
+            right samples.
+        repeat_errors: Standard error over repeats of the metrics that are means over samples; None for n = 1.
         groups: Summary by the value of a field of `extra_info`; empty without one.
         mean_score: Mean of the reward function's `score` over all samples.
-        truncated: Share of the samples that the length limit cut off.
         prompts: `index`, `num_correct`, `num_samples`, `mean_score` and the metrics of each prompt, in
             the file's order.
     """
@@ -39,9 +56,9 @@ class DataSetResult:
     file: str
     summary: PassRateSummary
     estimates: dict[str, Estimate]
+    repeat_errors: dict[str, float | None]
     groups: dict[str, PassRateSummary]
     mean_score: float
-    truncated: float
     prompts: list[dict[str, Any]]
 
 
@@ -51,6 +68,7 @@ class EvaluationResult:
 
     data_sets: list[DataSetResult]
     macro_average: dict[str, Estimate]
+    macro_repeat_errors: dict[str, float | None]
 
 
 def summarize_data_set(
@@ -60,6 +78,7 @@ def summarize_data_set(
     samples_P: Sequence[Sequence[ScoredResponse]],
     ks: Sequence[int],
     groups_P: Sequence[str] | None = None,
+    success_threshold: float = SUCCESS_THRESHOLD,
 ) -> DataSetResult:
     """Result of one data set.
 
@@ -70,20 +89,28 @@ def summarize_data_set(
         samples_P: Samples of each prompt, the same number for each.
         ks: The k of pass@k and maj@k.
         groups_P: A label of each prompt to break the result down by.
+        success_threshold: A sample whose reward is at least this is right.
 
     Raises:
         ValueError: If there are no prompts or a k is larger than the number of samples.
     """
     num_samples = len(samples_P[0]) if samples_P else 0
-    correct_P = [sum(sample.correct for sample in samples) for samples in samples_P]
+    correct_PG = [[sample.reward >= success_threshold for sample in samples] for samples in samples_P]
+    correct_P = [sum(correct) for correct in correct_PG]
+    over_samples_PG = {
+        f"avg@{num_samples}": [[sample.reward for sample in samples] for samples in samples_P],
+        "response_length": [[float(sample.num_tokens) for sample in samples] for samples in samples_P],
+        "truncated": [[float(sample.truncated) for sample in samples] for samples in samples_P],
+    }
     metrics_P = {f"pass@{k}": pass_at_k(correct_P, num_samples, k).tolist() for k in ks}
     if all(sample.pred is not None for samples in samples_P for sample in samples):
         for k in ks:
             if k > 1:  # maj@1 is pass@1
                 metrics_P[f"maj@{k}"] = [
-                    majority_at_k([str(s.pred) for s in samples], [s.correct for s in samples], k)
-                    for samples in samples_P
+                    majority_at_k([str(s.pred) for s in samples], correct, k)
+                    for samples, correct in zip(samples_P, correct_PG, strict=True)
                 ]
+    metrics_P |= {metric: [sum(values) / num_samples for values in PG] for metric, PG in over_samples_PG.items()}
     shares_P = {
         "0/n": [float(correct == 0) for correct in correct_P],
         "n/n": [float(correct == num_samples) for correct in correct_P],
@@ -97,9 +124,9 @@ def summarize_data_set(
         file=file,
         summary=summarize(correct_P, num_samples, ks),
         estimates={metric: bootstrap_mean(values_P) for metric, values_P in (metrics_P | shares_P).items()},
+        repeat_errors={metric: repeat_error(values_PG) for metric, values_PG in over_samples_PG.items()},
         groups={label: summarize(counts, num_samples, ks) for label, counts in sorted(by_group.items())},
         mean_score=sum(scores_P) / len(scores_P),
-        truncated=sum(sample.truncated for samples in samples_P for sample in samples) / (len(samples_P) * num_samples),
         prompts=[
             {
                 "index": index,
@@ -116,11 +143,14 @@ def summarize_data_set(
 def combine(data_sets: Sequence[DataSetResult]) -> EvaluationResult:
     """All results and their macro average, over the metrics that every data set has."""
     macro: dict[str, Estimate] = {}
+    errors: dict[str, float | None] = {}
     if len(data_sets) > 1:
         for metric in data_sets[0].estimates:
             if all(metric in result.estimates for result in data_sets):
                 macro[metric] = bootstrap_macro_mean([_values(result, metric) for result in data_sets])
-    return EvaluationResult(list(data_sets), macro)
+        for metric in filter(macro.__contains__, data_sets[0].repeat_errors):
+            errors[metric] = macro_repeat_error([result.repeat_errors[metric] for result in data_sets])
+    return EvaluationResult(list(data_sets), macro, errors)
 
 
 def _values(result: DataSetResult, metric: str) -> list[float]:
@@ -130,20 +160,30 @@ def _values(result: DataSetResult, metric: str) -> list[float]:
     return [prompt[metric] for prompt in result.prompts]
 
 
+def _table(result: EvaluationResult) -> list[str]:
+    """Lines of equal columns: a row for each metric of each data set, then for the macro average."""
+    parts = [(data_set.name, data_set.estimates, data_set.repeat_errors) for data_set in result.data_sets]
+    if result.macro_average:
+        parts.append((MACRO_AVERAGE, result.macro_average, result.macro_repeat_errors))
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for name, estimates, errors in parts:
+        for number, (metric, estimate) in enumerate(estimates.items()):
+            error = errors.get(metric)
+            shown = "" if error is None else f"{error:.4f}"
+            rows.append((name if number == 0 else "", metric, f"{estimate.value:.4f}", estimate.interval(), shown))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
 def render(result: EvaluationResult, by: str | None = None) -> str:
     """The result as text: a table of all estimates, then the histogram of each data set."""
-    tables = {data_set.name: data_set.estimates for data_set in result.data_sets}
-    if result.macro_average:
-        tables[MACRO_AVERAGE] = result.macro_average
-    width = max(len("data set"), *map(len, tables)) + 2
-    lines = [f"{'data set':<{width}}{'metric':<10}{'mean':<8}95 % interval"]
-    for name, estimates in tables.items():
-        for number, (metric, estimate) in enumerate(estimates.items()):
-            lines.append(f"{name if number == 0 else '':<{width}}{metric:<10}{estimate.render()}")
+    lines = _table(result)
     for data_set in result.data_sets:
         summary = data_set.summary
         lines += ["", f"{data_set.name}: {summary.num_prompts} prompts, {summary.num_samples} samples"]
-        lines.append(f"mean score {data_set.mean_score:.4f}, {100 * data_set.truncated:.1f} % of the responses cut off")
+        length, truncated = data_set.estimates["response_length"], data_set.estimates["truncated"]
+        cut_off = f"{100 * truncated.value:.1f} % of the responses cut off"
+        lines.append(f"mean score {data_set.mean_score:.4f}, mean length {length.value:.1f} tokens, {cut_off}")
         lines.append(f"pass rates, {100 * summary.histogram.mixed:.1f} % of the prompts between 0/n and n/n:")
         lines.append(summary.histogram.render())
         for label, group in data_set.groups.items():

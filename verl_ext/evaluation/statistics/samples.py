@@ -1,7 +1,7 @@
 """The scored samples of an evaluation, kept in a file as they come, so that a killed evaluation goes on. Pure.
 
 The file is JSON lines: a header with the settings, then a line a prompt. A prompt is known by its data file's content
-and its row, so the same file serves more data sets, a higher `--limit`, another `--k` or another `--by`.
+and its row, so the same file serves more data sets, a higher `--limit`, another `--k`, `--by` or `--success_threshold`.
 """
 
 import fcntl
@@ -24,10 +24,11 @@ class ScoredResponse:
     Attributes:
         response: Its text.
         score: The reward function's score.
-        correct: Whether it is right.
+        correct: Whether it was right by the success threshold under which it was sampled; a report judges anew.
         pred: The answer that the reward function extracted; None if it reports none.
         truncated: Whether the length limit cut it off.
         num_tokens: Its length.
+        acc: The reward function's `acc`; None if it reports none.
     """
 
     response: str
@@ -36,6 +37,12 @@ class ScoredResponse:
     pred: str | None
     truncated: bool
     num_tokens: int
+    acc: float | None = None
+
+    @property
+    def reward(self) -> float:
+        """`acc` where the reward function reports it, else `score`: what verl's validation averages over samples."""
+        return self.score if self.acc is None else self.acc
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,145 @@
+"""A checkpoint of verl as `--model`: merged once by verl's own merger into the model that was trained, or refused."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoint_ranks import IDS, Saved, build_model, save_checkpoints
+from transformers import AutoModelForCausalLM
+
+from verl_ext.core.errors import CheckpointError
+from verl_ext.evaluation.checkpoint import actor_folder, fingerprint, merged_model
+from verl_ext.evaluation.settings import EvaluateSettings
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints of runs of two ranks, by name."""
+    folder = tmp_path_factory.mktemp("saved")
+    checkpoints = {
+        "full": Saved(),
+        "lora": Saved(lora=True),
+        "lora_only": Saved(lora=True, settings={"save_lora_only": True}),
+        "hf_model": Saved(settings={"save_contents": ["model", "hf_model"]}),
+    }
+    save_checkpoints(folder, checkpoints, world=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def full(saved: Path) -> Path:
+    return saved / "full/global_step_3"
+
+
+@pytest.fixture
+def copy(full: Path, tmp_path: Path) -> Path:
+    """The checkpoint to take things from, with its times."""
+    return Path(shutil.copytree(full, tmp_path / "run/global_step_3"))
+
+
+def logits_of(folder: str) -> torch.Tensor:
+    with torch.no_grad():
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)(IDS).logits
+
+
+def trained_logits(lora: bool) -> torch.Tensor:
+    with torch.no_grad():
+        return build_model(lora)(input_ids=IDS).logits
+
+
+@pytest.fixture(scope="module")
+def merged(full: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The merged model of the full checkpoint, and what the screen said."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        folder = merged_model(str(full), tmp_path_factory.mktemp("cache"))
+    return Path(folder), said.getvalue()
+
+
+def test_the_shards_of_all_ranks_become_the_trained_model(full: Path, merged: tuple[Path, str]):
+    folder, said = merged
+    torch.testing.assert_close(logits_of(str(folder)), trained_logits(lora=False), atol=0.1, rtol=0.1)
+    assert (folder / "tokenizer.json").is_file()
+    assert folder.name == f"global_step_3-{fingerprint(full / 'actor')}"
+    assert said == f"merging 2 shard(s) of {full / 'actor'} with verl's model merger into {folder}\n"
+    assert "device mesh" in (folder.parent / f"{folder.name}.log").read_text()  # what verl prints
+
+
+def test_a_checkpoint_is_merged_once(full: Path, merged: tuple[Path, str], capsys):
+    folder, _ = merged
+    before = {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
+    assert merged_model(str(full / "actor"), folder.parent) == str(folder)
+    assert {file.name: file.stat().st_mtime_ns for file in folder.iterdir()} == before
+    assert "was merged before" in capsys.readouterr().err
+
+
+def test_another_checkpoint_under_the_same_name_is_another_model(copy: Path):
+    settings = [EvaluateSettings(str(folder), ("a",)).sample_settings() for folder in (copy, copy / "actor")]
+    assert settings[0] == settings[1]
+    (copy / "actor/optim_world_size_2_rank_0.pt").write_text("of no account")
+    assert EvaluateSettings(str(copy), ("a",)).sample_settings() == settings[0]
+    os.utime(copy / "actor/model_world_size_2_rank_1.pt")
+    assert EvaluateSettings(str(copy), ("a",)).sample_settings() != settings[0]
+
+
+def test_lora_factors_are_merged_into_the_weights(saved: Path, tmp_path: Path):
+    step = Path(shutil.copytree(saved / "lora/global_step_3", tmp_path / "global_step_3"))
+    trained = trained_logits(lora=True)
+    assert (trained - trained_logits(lora=False)).abs().max() > 0.5
+    merged = merged_model(str(step), tmp_path / "cache")
+    torch.testing.assert_close(logits_of(merged), trained, atol=0.15, rtol=0.1)
+    assert not (Path(merged) / "lora_adapter").exists()
+    # Without alpha, verl's merger would take 0 for it: the base model's answers under the trained one's name.
+    (step / "actor/lora_train_meta.json").unlink()
+    with pytest.raises(CheckpointError, match=r"no lora_train_meta\.json"):
+        merged_model(str(step), tmp_path / "cache")
+    assert [path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()] == [Path(merged).name]
+
+
+def test_lora_factors_without_their_model_are_refused(saved: Path, tmp_path: Path):
+    step = saved / "lora_only/global_step_3"
+    with pytest.raises(CheckpointError, match="nothing to merge them into"):
+        merged_model(str(step), tmp_path / "cache")
+
+
+def test_a_run_that_saved_all_weights_needs_no_merge(saved: Path, tmp_path: Path):
+    step = saved / "hf_model/global_step_3"
+    assert merged_model(str(step), tmp_path / "cache") == str(step / "actor/huggingface")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_models_folder_and_a_name_on_the_hub_stay_as_they_are(copy: Path, tmp_path: Path):
+    for model in (str(copy / "actor/huggingface"), "Qwen/Qwen3-4B", str(tmp_path / "nowhere")):
+        assert actor_folder(model) is None
+        assert merged_model(model, tmp_path / "cache") == model
+
+
+def test_missing_shards_are_named(copy: Path, tmp_path: Path):
+    (copy / "actor/model_world_size_2_rank_1.pt").unlink()
+    with pytest.raises(CheckpointError, match=r"lacks 1 of 2 shards, the first is model_world_size_2_rank_1\.pt"):
+        merged_model(str(copy), tmp_path / "cache")
+
+
+def test_shards_alone_are_no_checkpoint(copy: Path, tmp_path: Path):
+    (copy / "actor/fsdp_config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"no readable fsdp_config\.json"):
+        merged_model(str(copy), tmp_path / "cache")
+
+
+def test_a_critic_is_refused(copy: Path, tmp_path: Path):
+    file = copy / "actor/huggingface/config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"architectures": ["Qwen2ForTokenClassification"]}))
+    with pytest.raises(CheckpointError, match="is a critic"):
+        merged_model(str(copy), tmp_path / "cache")
+
+
+def test_shards_that_cannot_be_read_are_an_error_of_one_line(copy: Path, tmp_path: Path):
+    (copy / "actor/model_world_size_2_rank_0.pt").write_bytes(b"cut off")
+    with pytest.raises(CheckpointError, match=r"verl's model merger cannot merge .* Its output is in"):
+        merged_model(str(copy), tmp_path / "cache")
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]

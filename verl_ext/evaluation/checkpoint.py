@@ -1,0 +1,214 @@
+"""A checkpoint of verl as a model: its shards are merged by verl's own model merger, once, into a folder that is kept.
+
+A checkpoint's actor folder, as verl's FSDP engine writes it:
+
+    model_world_size_{W}_rank_{r}.pt   the weights of rank r
+    fsdp_config.json                   W, among others
+    lora_train_meta.json               rank and alpha, if LoRA factors were trained
+    huggingface/                       configuration and tokenizer; all weights too, if the run was told to save them
+
+Simplification: LoRA factors are merged into the weights. A run's engine may keep them apart, which rounds otherwise.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+
+from verl_ext.core.errors import CheckpointError
+
+CACHE = Path("outputs/merged_checkpoints")
+
+_SHARD = re.compile(r"model_world_size_(\d+)_rank_(\d+)\.pt")
+_LORA = "lora_train_meta.json"
+
+
+def actor_folder(model: str) -> Path | None:
+    """The folder of the shards, given it or the `global_step_N` that it is in; None if `model` is no checkpoint."""
+    for folder in (Path(model), Path(model) / "actor"):
+        if _shards(folder):
+            return folder
+    return None
+
+
+def _shards(folder: Path) -> list[Path]:
+    files = folder.iterdir() if folder.is_dir() else []
+    return sorted(file for file in files if _SHARD.fullmatch(file.name))
+
+
+def fingerprint(folder: Path) -> str:
+    """Of the names, sizes and times of a model's files: one that is written anew is another model.
+
+    Of a checkpoint, only what the merged model is made of counts: its optimizer's state may be deleted.
+
+    Returns:
+        16 hexadecimal digits; "" if there is no such folder, as for a model on the hub.
+    """
+    files = _shards(folder)
+    if files:
+        files += [folder / "fsdp_config.json", folder / _LORA, *(folder / "huggingface").glob("*")]
+    elif folder.is_dir():
+        files = list(folder.iterdir())
+    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files) if file.is_file()]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16] if facts else ""
+
+
+def merged_model(model: str, cache: Path = CACHE) -> str:
+    """A Hugging Face model of what `model` is: itself, or what a checkpoint's shards are merged into.
+
+    Args:
+        model: Folder of a Hugging Face model or of a checkpoint, or a model's name on the hub.
+        cache: Merged checkpoints are kept here, each in a folder named by its step and its shards' fingerprint.
+
+    Raises:
+        CheckpointError: If the checkpoint is incomplete, not a language model's, or verl cannot merge it.
+    """
+    actor = actor_folder(model)
+    if actor is None:
+        return model
+    shards = check_shards(actor)
+    if _has_all_weights(actor):
+        _say(f"{actor / 'huggingface'} has all weights: nothing to merge")
+        return str(actor / "huggingface")
+    step = actor.resolve().parent.name if actor.resolve().name == "actor" else actor.resolve().name
+    target = cache / f"{step}-{fingerprint(actor)}"
+    with _lock(cache, target.name):
+        if target.is_dir():
+            _say(f"{actor} was merged before, into {target}")
+            return str(target)
+        _say(f"merging {len(shards)} shard(s) of {actor} with verl's model merger into {target}")
+        partial = cache / f"{target.name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)  # of a merge that was killed
+        log = cache / f"{target.name}.log"
+        try:
+            # A process of its own: it gives its memory back, and its libraries start nothing in this one.
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+                executor.submit(_merge, str(actor), str(partial), str(log)).result()
+            partial.rename(target)
+        except CheckpointError:
+            raise
+        except BrokenProcessPool as error:
+            raise CheckpointError(
+                f"the process that merged {actor} was killed, most likely because memory ran out: verl's merger needs "
+                "about twice the model's size in bfloat16. Its output is in " + str(log)
+            ) from error
+        except Exception as error:
+            raise CheckpointError(
+                f"verl's model merger cannot merge {actor} ({type(error).__name__}: {error}). Its output is in {log}."
+            ) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return str(target)
+
+
+def check_shards(actor: Path) -> list[Path]:
+    """The shards of all ranks.
+
+    Raises:
+        CheckpointError: If a file of the checkpoint is missing, or it is a critic's.
+    """
+    try:
+        world_size = int(json.loads((actor / "fsdp_config.json").read_text(encoding="utf-8"))["world_size"])
+        config = json.loads((actor / "huggingface/config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{actor} has shards, but no readable fsdp_config.json and huggingface/config.json ({error}). Rank 0 of "
+            "the run writes them: give the folder that has them, too."
+        ) from error
+    shards = [actor / f"model_world_size_{world_size}_rank_{rank}.pt" for rank in range(world_size)]
+    missing = [shard.name for shard in shards if not shard.is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{actor} lacks {len(missing)} of {world_size} shards, the first is {missing[0]}. Each machine of a run "
+            "saves its own: copy all of them into one folder."
+        )
+    if any("TokenClassification" in name for name in config.get("architectures") or ()):
+        raise CheckpointError(f"{actor} is a critic, which writes no text. Give the actor's folder.")
+    return shards
+
+
+def _has_all_weights(actor: Path) -> bool:
+    folder = actor / "huggingface"
+    return not (actor / _LORA).is_file() and any(folder.glob("*.safetensors"))
+
+
+@contextlib.contextmanager
+def _lock(cache: Path, name: str) -> Generator[None]:
+    """One merge at a time: another evaluation of the same checkpoint waits, and finds it done."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{name}.lock").open("wb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _merge(actor: str, target: str, log: str) -> None:
+    """In a process of its own: merge into `target`; what the libraries print goes to the file `log`."""
+    with (
+        open(log, "w", encoding="utf-8") as stream,
+        contextlib.redirect_stdout(stream),
+        contextlib.redirect_stderr(stream),
+    ):
+        _merge_shards(Path(actor), Path(target))
+
+
+def _merge_shards(actor: Path, target: Path) -> None:
+    _check_lora(actor)
+    from verl.model_merger.base_model_merger import ModelMergerConfig
+    from verl.model_merger.fsdp_model_merger import FSDPModelMerger
+
+    config = ModelMergerConfig(
+        operation="merge",
+        backend="fsdp",
+        local_dir=str(actor),
+        target_dir=str(target),
+        hf_model_config_path=str(actor / "huggingface"),
+    )
+    merger = FSDPModelMerger(config)
+    merger.merge_and_save()
+    merger.cleanup()
+    if (target / "lora_adapter").is_dir():
+        _merge_adapter(target)
+
+
+def _check_lora(actor: Path) -> None:
+    """What verl's merger would take without a word, and give a model that is not the trained one."""
+    import torch
+
+    shard = next(iter(_shards(actor)))
+    names = list(torch.load(shard, map_location="cpu", weights_only=False, mmap=True))
+    factors = [name for name in names if "lora_" in name]
+    if factors and len(factors) == len(names):
+        raise CheckpointError(
+            f"{actor} has LoRA factors without the model they belong to (the run saved lora_only), so there is nothing "
+            "to merge them into. Save checkpoints with the model."
+        )
+    if factors and not (actor / _LORA).is_file():
+        raise CheckpointError(f"{actor} has LoRA factors, but no {_LORA}: without its alpha they cannot be merged.")
+
+
+def _merge_adapter(folder: Path) -> None:
+    """Add the LoRA factors, which verl's merger leaves in a folder of their own, to the weights beside them."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    # In float32: the sum is rounded to bfloat16 once.
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    merged = PeftModel.from_pretrained(model, str(folder / "lora_adapter")).merge_and_unload()
+    for file in folder.glob("*.safetensors*"):
+        os.remove(file)
+    merged.to(torch.bfloat16).save_pretrained(folder)
+    shutil.rmtree(folder / "lora_adapter")
