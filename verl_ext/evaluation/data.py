@@ -14,6 +14,7 @@ from verl_ext.data.data_files import UnreadableFile, read_rows
 from verl_ext.data.file_checks import check_files
 from verl_ext.data.schema import DataFileError
 from verl_ext.evaluation.statistics.samples import PromptKey
+from verl_ext.trainer import default_reward
 
 # In the forms that rewards of mathematics look for.
 DUMMY_ANSWER = "Answer: \\boxed{-1}"
@@ -90,20 +91,13 @@ def load_reward(reward: str | None) -> Callable[..., Any]:
             raise SignalError(f"--reward {reward} cannot be loaded: {reason}") from error
 
     def by_data_source(data_source: str, **kwargs: Any) -> Any:
-        from verl_ext.rewards import arithmetic, math_answer
-
-        if data_source == "arithmetic":
-            compute_score = arithmetic.compute_score
-        elif math_answer.judges(data_source):
-            compute_score = math_answer.compute_score
-        else:
-            from verl.utils.reward_score import default_compute_score as compute_score
         try:
-            return compute_score(data_source=data_source, **kwargs)
-        except NotImplementedError as error:
+            return default_reward.compute_score(data_source, **kwargs)
+        except default_reward.NoRewardError:
             raise SignalError(
-                f"verl has no reward function for data_source {data_source!r}. Give one with --reward file.py:function."
-            ) from error
+                f"neither verl nor this package has a reward function for data_source {data_source!r}. Give one with "
+                "--reward file.py:function."
+            ) from None
 
     return by_data_source
 

@@ -217,7 +217,7 @@ def test_math_data_sources_are_scored_as_math(tmp_path: Path):
     verdict = score(reward, row, r"so \boxed{1.0}")
     assert (verdict.score, verdict.acc, verdict.pred) == (1.0, 1.0, "1.0")
     assert score(reward, row | {"data_source": "arithmetic"}, r"so \boxed{1.0}").acc == 0.0
-    with pytest.raises(SignalError, match="no reward function for data_source 'unheard of'"):
+    with pytest.raises(SignalError, match="has a reward function for data_source 'unheard of'"):
         score(reward, row | {"data_source": "unheard of"}, "1")
 
 
