@@ -208,7 +208,9 @@ def _parser() -> argparse.ArgumentParser:
         "--k", type=int, nargs="+", help="the k of pass@k, maj@k (default: those of 1, 4, 16 up to --n)"
     )
     parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
-    parser.add_argument("--top_p", type=float, default=1.0, help="only the likeliest tokens that together have this")
+    parser.add_argument(
+        "--top_p", type=float, default=1.0, help="the likeliest tokens that have this probability together"
+    )
     parser.add_argument("--top_k", type=int, default=-1, help="only so many of the likeliest tokens; -1: all")
     parser.add_argument("--max_response_length", type=int, default=1024, help="tokens")
     parser.add_argument("--limit", type=int, help="only the first so many prompts of each file")
