@@ -84,6 +84,10 @@ def make_stand_ins(folder: Path) -> StandIns:
     make_data(made.data("math"), range(400), data_source="math500")
     make_data(made.data("verls_gsm8k"), range(400), data_source="openai/gsm8k")
     made.data("not_parquet").write_text("question,answer\n")
+    # As others write it: JSON lines, a column of another name, numbers for answers, neither index nor ability.
+    row = {"data_source": "arithmetic", "reward_model": {"style": "rule", "ground_truth": 7}}
+    lines = [json.dumps(row | {"messages": [{"role": "user", "content": f"{n}+1="}]}) for n in range(100)]
+    (folder / "data/numbers.jsonl").write_text("\n".join(lines))
 
     make_model(made.model())
     make_model(made.model("short_context"), max_positions=24)

@@ -83,6 +83,11 @@ GOOD = [
         f"data.train_files={{data}}/math.parquet {DEFAULT_REWARD}",
         also="math500: 0 for a wrong",
     ),
+    Line(
+        DEMO,
+        "data.train_files={data}/numbers.jsonl data.val_files={data}/numbers.jsonl data.prompt_key=messages",
+        also="Each prompt gets an index made",
+    ),
     Line(DEMO, f"{REWARD}own.py curriculum.success_metric=score"),
     Line(DEMO, f"{REWARD}graded.py"),
     Line(DEMO, f"{REWARD}waiting.py"),
@@ -134,13 +139,15 @@ BAD = [
     Line(DEMO, "curriculum.success_threshold=5", "success_threshold=5 is not below what a right answer earns, 1"),
     Line(DEMO, "curriculum.screening=sequential", "needs curriculum.schedule=streaming"),
     # verl's features that do not go with it.
-    Line(DEMO, "trainer.v1.trainer_mode=colocate_async", "trainer.v1.trainer_mode=colocate_async: this is verl's own"),
+    Line(DEMO, "trainer.v1.trainer_mode=colocate_async", "asynchronous training is not supported"),
     Line(PLAIN, "actor_rollout_ref.rollout.name=sglang", "only vLLM is supported"),
     Line(PLAIN, "actor_rollout_ref.actor.strategy=fsdp", "only FSDP2 is supported"),
     # Data.
     Line(DEMO, "data.train_files={data}/nothing.parquet", "nothing"),
     Line(DEMO, "data.train_files={data}/few.parquet", "hold 10 prompts"),
     Line(DEMO, "data.train_files={data}/not_parquet.parquet", "not a readable parquet file"),
+    Line(DEMO, "data.train_files={data}", "expected a file, found a folder"),
+    Line(DEMO, "data.prompt_key=question", "question"),
     Line(DEMO, "data.max_prompt_length=3", "Prompts longer than data.max_prompt_length=3"),
     Line(["recipe.fast_dapo.main"], "data.train_files=~/data/rlhf/gsm8k/train.parquet", "gsm8k/train.parquet"),
     # Models.
@@ -214,10 +221,17 @@ def _check(line: Line, stand_ins: StandIns, servers: dict[str, CommandServer], s
     assert (ended.code == 0) == (line.expected == ACCEPTED), ended.printed
 
 
+def test_every_fifth(stand_ins: StandIns, servers: dict[str, CommandServer]):
+    """Two seconds each: all of them are for a release."""
+    check_each([*GOOD[::5], *BAD[::5]], lambda line: _check(line, stand_ins, servers, []))
+
+
+@pytest.mark.release
 def test_what_works_is_accepted(stand_ins: StandIns, servers: dict[str, CommandServer]):
     check_each(GOOD, lambda line: _check(line, stand_ins, servers, []))
 
 
+@pytest.mark.release
 def test_mistakes_are_refused_with_a_sentence(stand_ins: StandIns, servers: dict[str, CommandServer]):
     seconds: list[float] = []
     check_each(BAD, lambda line: _check(line, stand_ins, servers, seconds))

@@ -175,20 +175,13 @@ def test_the_controller_prefers_prompts_near_one_half_and_loses_none(mine: Path)
 
 def _with_assets(folder: Path) -> list[str]:
     """The configurations of this checkout beside the example's, and options that name a model and data of two rows."""
-    from transformers import Qwen2Config
-
-    from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
-    from verl_ext.data.schema import make_row, write_parquet
+    from stand_ins import make_data, make_model
 
     for entry in (ROOT / "configs").iterdir():
         (folder / "configs" / entry.name).symlink_to(entry)
-    tokenizer = build_tokenizer()
-    tokenizer.save_pretrained(folder / "model")
-    size = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
-    Qwen2Config(vocab_size=len(tokenizer), num_key_value_heads=1, **size).save_pretrained(folder / "model")
+    make_model(folder / "model")
     for place, name in enumerate(("train", "val")):
-        row = make_row("arithmetic", f"{place}+1=", "2", index=place, split=name, ability="math")
-        write_parquet([row], folder / f"{name}.parquet")
+        make_data(folder / f"{name}.parquet", [place])
     return [
         "actor_rollout_ref.model.path=model",
         "data.train_files=train.parquet",
