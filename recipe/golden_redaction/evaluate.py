@@ -17,7 +17,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from verl_ext.arc.prompts import SizeLimits, decode_answer, program
 from verl_ext.arc.solutions import GOLDEN
 from verl_ext.core.errors import SignalError
 from verl_ext.core.settings import build
+from verl_ext.evaluation.checkpoint import merged_model
 from verl_ext.evaluation.command import EvaluateSettings, sample_seed
 from verl_ext.evaluation.sampling import Sampler, load_tokenizer, prepare_vllm
 from verl_ext.evaluation.statistics.samples import PromptKey, SampleStore, ScoredResponse
@@ -47,7 +48,7 @@ class GoldenEvaluateSettings:
     """What to evaluate and how; raises SignalError or ValueError on a contradiction.
 
     Attributes:
-        model: Folder of a Hugging Face model, or its name on the hub.
+        model: Folder of a Hugging Face model or of a checkpoint of verl, or a name on the hub.
         data: Parquet files of data_preprocess.arc.
         output_dir: Folder of samples and result.
         n: Answers in each state.
@@ -213,6 +214,7 @@ def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
             holds samples of other settings.
     """
     prepare_vllm()
+    settings = replace(settings, model=merged_model(settings.model))
     tokenizer = load_tokenizer(settings.model)
     problems, counts = read_problems(
         settings.data, tokenizer, settings.limits, settings.golden_folder, needs_golden=False
@@ -267,7 +269,9 @@ def _shares(text: str) -> tuple[float, ...]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="folder of a Hugging Face model, or its name on the hub")
+    parser.add_argument(
+        "--model", required=True, help="a Hugging Face model or a checkpoint of verl, or a name on the hub"
+    )
     parser.add_argument("--data", required=True, help="parquet files of data_preprocess.arc, with commas between")
     parser.add_argument("--output_dir", type=Path, required=True, help="folder of samples.jsonl and result.json")
     parser.add_argument("--n", type=int, default=64, help="answers in each state")

@@ -12,7 +12,9 @@ import torch
 from checkpoint_ranks import IDS, Saved, build_model, save_checkpoints
 from transformers import AutoModelForCausalLM
 
-from verl_ext.core.errors import CheckpointError
+from recipe.golden_redaction.evaluate import GoldenEvaluateSettings
+from recipe.golden_redaction.evaluate import evaluate as evaluate_golden
+from verl_ext.core.errors import CheckpointError, SignalError
 from verl_ext.evaluation.checkpoint import actor_folder, fingerprint, merged_model
 from verl_ext.evaluation.settings import EvaluateSettings
 
@@ -143,3 +145,13 @@ def test_shards_that_cannot_be_read_are_an_error_of_one_line(copy: Path, tmp_pat
     with pytest.raises(CheckpointError, match=r"verl's model merger cannot merge .* Its output is in"):
         merged_model(str(copy), tmp_path / "cache")
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+
+
+def test_golden_redactions_evaluation_merges_it_too(full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "no_tasks.parquet").touch()
+    settings = GoldenEvaluateSettings(str(full.absolute()), ("no_tasks.parquet",), tmp_path / "result", n=1)
+    with pytest.raises(SignalError, match="no_tasks"):
+        evaluate_golden(settings)
+    (merged,) = (tmp_path / "outputs/merged_checkpoints").glob("global_step_3-*/config.json")
+    assert fingerprint(full / "actor") in merged.parent.name
