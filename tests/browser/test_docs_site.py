@@ -56,11 +56,16 @@ class Reader:
         self.complaints: list[str] = []
         self.page.on("console", lambda m: m.type in ("error", "warning") and self.complaints.append(m.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        self.page.on("requestfailed", self._note_failure)
         self.page.on(
             "request",
             lambda request: request.url.startswith(("file:", "data:")) or self.complaints.append(request.url),
         )
+
+    def _note_failure(self, request: Any) -> None:
+        # Opening the next page cancels what the last one still loads.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"failed: {request.url} ({request.failure})")
 
     def open(self, page: Path) -> Any:
         self.page.goto(page.as_uri())
