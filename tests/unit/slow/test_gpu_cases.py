@@ -1,6 +1,5 @@
 """The GPU tests' code on the CPU at toy size: what a machine without a GPU can prove of it."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "gpu"))
 
 import test_gpu_run
+from command_server import CommandServer
+from each import check_each
 from gpu_cases import golden_at_size, influence_at_size, sharded_scores
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,10 +35,18 @@ def test_one_forward_for_all_tokens():
     assert gradient_error < 1e-6
 
 
-def test_the_command_of_the_tiny_run_passes_a_dry_run(tmp_path: Path):
+def test_the_commands_of_the_tiny_runs_pass_a_dry_run(tmp_path: Path):
     if not (ROOT / "outputs/models/arithmetic_base/config.json").exists():
         pytest.skip("the demo's base model is missing: make demo-data")
-    command = [*test_gpu_run.command(tmp_path), "dry_run=true"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert result.returncode == 0, result.stderr[-3000:]
-    assert "nothing was started" in result.stdout
+    server = CommandServer()
+
+    def check(recipe: str) -> None:
+        words = test_gpu_run.command(recipe, "as shipped", tmp_path / recipe)
+        ended = server.run([*words, "dry_run=true"])
+        assert ended.code == 0, ended.printed
+        assert "nothing was started" in ended.printed
+
+    try:
+        check_each(test_gpu_run.RECIPES, check)
+    finally:
+        server.close()
