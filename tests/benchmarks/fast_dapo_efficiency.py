@@ -108,7 +108,7 @@ def run(job: Job) -> dict:
         began = time.process_time()
         batch = method.next_batch(policy)
         collected = time.process_time()
-        policy.update(batch.rollouts, batch.groups, batch.weights)
+        policy.update(batch.rollouts, batch.groups, batch.weights, batch.advantages)
         generating, updating, step = (
             generating + collected - began,
             updating + time.process_time() - collected,

@@ -154,25 +154,32 @@ class Policy:
         return out
 
     def update(
-        self, rollouts: Sequence[Rollout], groups: Sequence[str], weights: np.ndarray | None = None
+        self,
+        rollouts: Sequence[Rollout],
+        groups: Sequence[str],
+        weights: np.ndarray | None = None,
+        advantages: np.ndarray | None = None,
     ) -> dict[str, float]:
-        """One optimizer step on the rollouts; `groups` names the prompt of each, `weights` scales its advantages."""
-        width = max(len(rollout.response) for rollout in rollouts)
-        responses = torch.full((len(rollouts), width), self.task.pad)
-        rollout_log_probs = torch.zeros(len(rollouts), width)
-        mask = torch.zeros(len(rollouts), width)
-        rewards = torch.zeros(len(rollouts), width)
-        for row, rollout in enumerate(rollouts):
-            length = len(rollout.response)
-            responses[row, :length] = torch.tensor(rollout.response)
-            rollout_log_probs[row, :length] = rollout.log_probs
-            mask[row, :length] = 1.0
-            rewards[row, length - 1] = rollout.reward
-        advantages, _ = self.estimator(
-            token_level_rewards=rewards, response_mask=mask, index=np.array(groups, dtype=object)
-        )
+        """One optimizer step.
+
+        Args:
+            rollouts: B of them.
+            groups: Name of each one's prompt.
+            weights: (B,) factors on the advantages; None: 1.
+            advantages: (B,), one per rollout, in place of the estimator's.
+        """
+        responses, rollout_log_probs, mask = self._padded_responses(rollouts)
+        if advantages is None:
+            rewards = torch.zeros_like(mask)
+            for row, rollout in enumerate(rollouts):
+                rewards[row, len(rollout.response) - 1] = rollout.reward
+            advantages_BT, _ = self.estimator(
+                token_level_rewards=rewards, response_mask=mask, index=np.array(groups, dtype=object)
+            )
+        else:
+            advantages_BT = torch.from_numpy(advantages).to(mask)[:, None] * mask
         if weights is not None:
-            advantages = advantages * torch.from_numpy(weights).to(advantages)[:, None]
+            advantages_BT = advantages_BT * torch.from_numpy(weights).to(advantages_BT)[:, None]
         log_probs = self._log_probs(torch.tensor([rollout.prompt for rollout in rollouts]), responses)
         old_log_probs = log_probs.detach()
         is_weights, _ = compute_rollout_correction_weights(
@@ -181,7 +188,7 @@ class Policy:
         loss, _ = compute_policy_loss_vanilla(
             old_log_prob=old_log_probs,
             log_prob=log_probs,
-            advantages=advantages,
+            advantages=advantages_BT,
             response_mask=mask,
             loss_agg_mode="token-mean",
             config=self.loss_config,
@@ -193,6 +200,27 @@ class Policy:
         self.optimizer.step()
         self.version += 1
         return {"grad_norm": float(norm), "loss": float(loss.detach())}
+
+    @torch.no_grad()
+    def drift(self, rollouts: Sequence[Rollout]) -> np.ndarray:
+        """(B,) mean |change| of the log-prob of a response's tokens since it was sampled, in nats per token."""
+        responses, rollout_log_probs, mask = self._padded_responses(rollouts)
+        log_probs = self._log_probs(torch.tensor([rollout.prompt for rollout in rollouts]), responses)
+        changes = (log_probs - rollout_log_probs).abs() * mask
+        return (changes.sum(1) / mask.sum(1)).double().numpy()
+
+    def _padded_responses(self, rollouts: Sequence[Rollout]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(B, T) token ids, log-probs as sampled, and the mask of the responses' own tokens."""
+        width = max(len(rollout.response) for rollout in rollouts)
+        responses = torch.full((len(rollouts), width), self.task.pad)
+        log_probs = torch.zeros(len(rollouts), width)
+        mask = torch.zeros(len(rollouts), width)
+        for row, rollout in enumerate(rollouts):
+            length = len(rollout.response)
+            responses[row, :length] = torch.tensor(rollout.response)
+            log_probs[row, :length] = rollout.log_probs
+            mask[row, :length] = 1.0
+        return responses, log_probs, mask
 
     def _log_probs(self, prompts: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
         return self._completion_log_probs(self.task.prompts[prompts], responses)

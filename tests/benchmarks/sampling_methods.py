@@ -10,7 +10,7 @@ import itertools
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,11 +25,25 @@ from recipe.fast_dapo.curriculum.records import CurriculumSettings, GenerationIn
 
 @dataclass
 class Batch:
-    """What one update sees: rollouts, the prompt's name of each, and the factor on its advantage (None: 1)."""
+    """What one update sees.
+
+    Attributes:
+        rollouts: B of them.
+        groups: The prompt's name of each.
+        weights: (B,) factors on the advantages; None: 1.
+        advantages: (B,), of a method that has its own; None: the policy's estimator makes them.
+    """
 
     rollouts: list[Rollout]
     groups: list[str]
     weights: np.ndarray | None = None
+    advantages: np.ndarray | None = None
+
+    @classmethod
+    def of_groups(cls, groups: Sequence[Sequence[Rollout]]) -> "Batch":
+        """Groups of rollouts, each under a name of its own even where two are of one prompt."""
+        names = [str(number) for number, group in enumerate(groups) for _ in group]
+        return cls([rollout for group in groups for rollout in group], names)
 
 
 @dataclass
@@ -56,6 +70,19 @@ class Method(abc.ABC):
     def _epochs(self, rng: np.random.Generator) -> Iterator[int]:
         while True:
             yield from rng.permutation(self.num_prompts).tolist()
+
+    def _next_different(self, count: int) -> list[int]:
+        """The next `count` different prompts of the order; all prompts where there are fewer."""
+        chosen: dict[int, None] = {}
+        while len(chosen) < min(count, self.num_prompts):
+            chosen[next(self._order)] = None
+        return list(chosen)
+
+    def _generate_groups(self, policy: Policy, prompts: Sequence[int], sizes: Sequence[int]) -> list[list[Rollout]]:
+        """A group of so many rollouts for each prompt."""
+        repeated = [prompt for prompt, size in zip(prompts, sizes, strict=True) for _ in range(size)]
+        rollouts = iter(self._generate(policy, repeated))
+        return [list(itertools.islice(rollouts, size)) for size in sizes]
 
     def _generate(self, policy: Policy, prompts: list[int]) -> list[Rollout]:
         rollouts = policy.sample(prompts)
