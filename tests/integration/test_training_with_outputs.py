@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from lab import DATA, Lab
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+# A cluster of its own, for a minute and a half; tests/unit has the same without engines.
+pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 NUM_SESSIONS = 8 * 16
 

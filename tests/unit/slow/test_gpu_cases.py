@@ -23,6 +23,7 @@ def test_sharded_bfloat16_scores_of_packed_rows(tmp_path: Path, checkpointing: b
     assert found.is_undisturbed
 
 
+@pytest.mark.release
 def test_scores_and_memory_of_a_model():
     errors, peaks = influence_at_size("cpu", "toy", seq_len=16)
     assert errors["scoring"] < 1e-5
