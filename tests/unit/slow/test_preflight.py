@@ -260,6 +260,7 @@ def test_a_run_that_goes_on_as_it_was(config: DictConfig, tmp_path: Path):
     resumed.write_settings(tmp_path, config)
     longer = _changed(config, trainer__total_training_steps=40, trainer__save_freq=1, run_dir="elsewhere")
     assert resumed.changes(tmp_path, longer) == ([], [])
+    assert "env_vars" not in (tmp_path / resumed.FILE).read_text()  # they may hold keys
 
 
 def test_what_the_checkpoint_decides_is_refused_and_the_rest_is_said(config: DictConfig, tmp_path: Path):

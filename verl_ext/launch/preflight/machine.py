@@ -45,7 +45,7 @@ def device_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     trainer = config.trainer
     asked, found = trainer.n_gpus_per_node, num_devices(trainer.device)
     if trainer.device == "cpu":
-        yield "devices", f"{asked} ranks on {found} cores"
+        yield "devices", f"{asked} rank{'s' if asked > 1 else ''} on {found} cores"
         return
     nodes = f"{trainer.nnodes} nodes with {asked} GPUs each" if trainer.nnodes > 1 else f"{asked} GPUs"
     enough = "" if found >= asked else ": run it where they are"

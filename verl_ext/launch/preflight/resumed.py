@@ -35,8 +35,9 @@ _FREE = (
 
 
 def flat_settings(config: DictConfig) -> dict[str, Any]:
-    """Every setting by its dotted name; a list is one value."""
-    return dict(_flat(OmegaConf.to_container(config, resolve=True), ""))
+    """Settings by their dotted names, a list being one value; without `_FREE`, whose environment may hold secrets."""
+    settings = _flat(OmegaConf.to_container(config, resolve=True), "")
+    return {name: value for name, value in settings if not name.startswith(_FREE)}
 
 
 def _flat(value: Any, where: str) -> Iterator[tuple[str, Any]]:
@@ -48,7 +49,7 @@ def _flat(value: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def write_settings(folder: Path, config: DictConfig) -> None:
-    """Keep the settings that the run's checkpoints are written under."""
+    """Keep what the run's checkpoints are written under."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILE).write_text(json.dumps(flat_settings(config), indent=1, default=str) + "\n", encoding="utf-8")
 
@@ -77,7 +78,7 @@ def changes(folder: Path, config: DictConfig) -> tuple[list[str], list[str]]:
                 f"{difference}, but the run resumes from its checkpoint, which brings the former along: set it back, "
                 f"or start anew with another run_dir{_way_out(name)}"
             )
-        elif not name.startswith(_FREE):
+        else:
             warnings.append(f"{difference} from here on")
     return problems, warnings
 
