@@ -370,7 +370,6 @@ def test_raw_prompts_are_the_contents_and_the_tokenizers_own_special_tokens():
 
 def test_without_a_gpu_nothing_is_compiled(tmp_path: Path):
     """Beside the engine of `evaluate`, which needs no compiler then, and leaves no cache to others."""
-    pytest.importorskip("torch")
     program = (
         "from verl_ext.evaluation.sampling import prepare_vllm\n"
         "assert prepare_vllm()\n"
