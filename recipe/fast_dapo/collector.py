@@ -9,9 +9,13 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
+from recipe.fast_dapo import posterior_advantage
+from recipe.fast_dapo.curriculum.baseline import RewardScale
 from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyGenerationBatches
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
 from recipe.fast_dapo.curriculum.records import GenerationInput, Outcome, Prompt, Sample, TrainingGroup, UpdateResult
+from recipe.fast_dapo.posterior_advantage import KnownPrompt
+from recipe.fast_dapo.prompt_features import dataset_features
 from recipe.fast_dapo.prompt_rows import PromptRows
 from recipe.fast_dapo.run_files import PROMPTS
 from recipe.fast_dapo.settings import read_settings
@@ -40,7 +44,8 @@ class Curriculum(Collector):
 
     Attributes:
         controller: Decides what is generated next and what is trained on.
-        predictor: Chooses the prompts to screen; None: they come in the loader's order.
+        predictor: Of every prompt's pass rate; None: nothing asks for it.
+        reward_scale: What passes and failures are rewarded with.
         prompt_rows: Of live prompts.
         groups: What the step is trained on.
     """
@@ -50,6 +55,7 @@ class Curriculum(Collector):
         self.settings = read_settings(trainer.config)
         self.controller = self.new_controller()
         self.predictor: PassRatePosterior | None = None
+        self.reward_scale = RewardScale()
         self.prompt_rows = PromptRows(PARTITION)
         self.prompt_records = JsonLines(trainer.run_folder.path / PROMPTS)
         self.groups: list[TrainingGroup] = []
@@ -61,15 +67,18 @@ class Curriculum(Collector):
         return DataController(self.settings.controller, self.settings.screening_chunk)
 
     def set_up_data(self) -> None:
-        if self.settings.predictor is not None:
+        settings = self.settings.posterior
+        if settings is not None:
             dataset = self._trainer.train_dataset
-            self.predictor = PassRatePosterior(len(dataset), self.settings.predictor)
+            features = dataset_features(dataset, self._trainer.config.data.prompt_key)
+            values = features.values_PF if settings.use_features else None
+            self.predictor = PassRatePosterior(len(dataset), settings, values, features.sources_P)
             self._position = {index: position for position, index in enumerate(prompt_indices(dataset))}
             if len(self._position) < len(dataset):
                 raise SignalError(
                     f"data.custom_cls: {len(dataset)} prompts have only {len(self._position)} values of `index`, by "
-                    "which curriculum.predictor=posterior remembers them. Give each its own, or set "
-                    "curriculum.predictor=none."
+                    "which the posterior remembers them. Give each its own, or set curriculum.predictor=none and "
+                    "curriculum.baseline=estimator."
                 )
 
     # ------------------------------ collecting a batch ------------------------------
@@ -145,19 +154,35 @@ class Curriculum(Collector):
                 self.predictor.observe(position, outcome.passes, outcome.samples - outcome.passes)
         self._record(_event(outcome) for outcome in result.outcomes)
 
+    def before_advantages(self, batch: KVBatchMeta) -> None:
+        if self.settings.baseline != "posterior":
+            return
+        threshold = self.settings.controller.success_threshold
+        known = {
+            group.prompt.uid: KnownPrompt(
+                group.prompt.alpha,
+                group.prompt.beta,
+                [float(sample.success > threshold) for sample in group.samples],
+                group.stages,
+            )
+            for group in self.groups
+        }
+        posterior_advantage.prepare(batch.keys, known, self.reward_scale)
+
     # ------------------------------ prompts ------------------------------
 
     def _add_prompts(self) -> None:
         """Fetch what the controller asks for, and say what is believed of all whose screening begins now."""
         self._fetch_wanted()
-        if self.predictor is not None and self.controller.screening_chunk is not None:
+        if self.predictor is not None:
             positions = [self._position[prompt.index] for prompt in self.controller.prompts_to_screen()]
             self.controller.set_posteriors(self.predictor.posteriors(positions))
 
     def _fetch_wanted(self) -> None:
         """In whole batches of the loader, or by the predictor's choice."""
         while (wanted := self.controller.num_prompts_wanted) > 0:
-            rows = self._trainer.fetch_prompts() if self.predictor is None else self._fetch_chosen(wanted)
+            chooses = self.settings.predictor == "posterior"
+            rows = self._fetch_chosen(wanted) if chooses else self._trainer.fetch_prompts()
             if rows is None:
                 return
             prompts = [Prompt(uid=uid, index=index) for uid, index in zip(rows["uid"], rows["index"], strict=True)]
@@ -166,6 +191,7 @@ class Curriculum(Collector):
 
     def _fetch_chosen(self, count: int) -> TensorDict | None:
         """Rows of the predictor's choice, as verl's loader would give them; None if every prompt is live."""
+        assert self.predictor is not None
         live = [self._position[index] for index in self.controller.live_indices()]
         with self._trainer.timed("predict"):
             positions = self.predictor.choose(count, live)
@@ -237,6 +263,7 @@ class Curriculum(Collector):
         return {
             "controller": self.controller.state_dict(),
             "predictor": self.predictor and self.predictor.state_dict(),
+            "reward_sums": self.reward_scale.sums.tolist(),
             "prompt_records_bytes": self.prompt_records.num_bytes,
         }
 
@@ -244,6 +271,7 @@ class Curriculum(Collector):
         self.controller.load_state_dict(state["controller"])
         if self.predictor is not None and state["predictor"] is not None:
             self.predictor.load_state_dict(state["predictor"])
+        self.reward_scale.sums = np.array(state.get("reward_sums", [0.0] * 5))
         self.prompt_records.cut_back_to(state["prompt_records_bytes"])
         # The checkpoint was written while the step's own batch was still in the queue: it has been trained on.
         uids = self.controller.live_uids()

@@ -17,6 +17,9 @@ from verl_ext.core.settings_file import SettingsFile
 
 Predictor = Literal["none", "posterior"]
 PREDICTORS: tuple[Predictor, ...] = get_args(Predictor)
+Baseline = Literal["estimator", "posterior"]
+# In verl's registry of advantage estimators; `posterior_advantage.py` registers it.
+POSTERIOR_ESTIMATOR = "posterior"
 
 
 class CurriculumNode(CurriculumLimits):
@@ -37,8 +40,13 @@ class CurriculumNode(CurriculumLimits):
     """none: prompts come in the data loader's order.
     posterior: by a discounted Beta posterior of each prompt's pass rate; Thompson draws closest to 1/2 come first."""
 
+    baseline: Baseline = "estimator"
+    """estimator: that of algorithm.adv_estimator.
+    posterior: the posterior mean of the prompt's pass rate given its other rollouts, whatever algorithm.adv_estimator
+    says. Every rollout then teaches, also alone or among equal rewards."""
+
     posterior: PredictorSettings = PredictorSettings()
-    """Used with predictor=posterior."""
+    """Used with predictor=posterior and baseline=posterior."""
 
     correction_clip: float | None = Field(default=None, ge=1)
     """Largest Horvitz-Thompson weight; null: no limit. Without one it is at most (n + n_continue) / n."""
@@ -71,7 +79,9 @@ class FastDapoSettings:
     enable: bool
     success_metric: str
     controller: CurriculumSettings
-    predictor: PredictorSettings | None  # None: epochs in the data loader's order
+    predictor: Predictor
+    baseline: Baseline
+    posterior: PredictorSettings | None  # of every prompt's pass rate; None: neither of the two above needs it
     screening_chunk: int | None  # rollouts a stage of sequential screening; None: all n at once
     correction_clip: float | None  # largest Horvitz-Thompson weight
 
@@ -81,8 +91,11 @@ def resolve_group_size(config: DictConfig) -> None:
 
     verl uses `rollout.n` in the arithmetic of mini-batches and advantages, where a group has N rollouts (n_continue,
     if only these are trained on); how a group comes about is kept under `curriculum`. Without curriculum and dynamic
-    sampling it fetches whole batches and refuses any other `data.gen_batch_size`. Idempotent; changes `config`.
+    sampling it fetches whole batches and refuses any other `data.gen_batch_size`. The posterior baseline is one of
+    verl's advantage estimators. Idempotent; changes `config`.
     """
+    if config.curriculum.get("baseline") == "posterior":
+        config.algorithm.adv_estimator = POSTERIOR_ESTIMATOR
     if not config.curriculum.enable and not OmegaConf.select(config, "algorithm.filter_groups.enable"):
         config.data.gen_batch_size = None
     rollout = config.actor_rollout_ref.rollout
@@ -124,7 +137,9 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
         enable=node.enable,
         success_metric=node.success_metric,
         controller=controller,
-        predictor=node.posterior if node.predictor == "posterior" else None,
+        predictor=node.predictor,
+        baseline=node.baseline,
+        posterior=node.posterior if "posterior" in (node.predictor, node.baseline) else None,
         screening_chunk=node.screening_chunk if node.screening == "sequential" else None,
         correction_clip=node.correction_clip,
     )
@@ -161,6 +176,17 @@ def _check_batch_arithmetic(config: DictConfig) -> list[str]:
 def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
     """What contradicts a curriculum, with the option that resolves it."""
     problems: list[str] = []
+    if node.train_on == "all" and node.baseline != "posterior":
+        problems.append(
+            "curriculum.train_on=all needs curriculum.baseline=posterior: other baselines learn nothing from a group "
+            "of equal rewards, and one that uses rollouts whose number depended on the others is biased"
+        )
+    if node.baseline == "posterior" and node.correction != "none":
+        problems.append(
+            f"curriculum.correction={node.correction} is for baselines that give a group of equal rewards no "
+            "advantage. With curriculum.baseline=posterior set curriculum.train_on=all, which needs no correction, "
+            "and correction=none"
+        )
     if node.screening == "sequential":
         for name, value, needed in (
             ("schedule", node.schedule, "streaming"),

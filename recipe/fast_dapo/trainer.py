@@ -3,6 +3,7 @@
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1 import register_trainer
 
+from recipe.fast_dapo import posterior_advantage  # noqa: F401 - registers the estimator
 from recipe.fast_dapo.collector import Curriculum
 from recipe.fast_dapo.settings import read_settings, resolve_group_size
 from recipe.fast_dapo.weighting import HorvitzThompson

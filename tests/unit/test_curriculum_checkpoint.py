@@ -2,10 +2,11 @@
 
 import json
 
-from curriculum_play import make_samples, make_settings
+import pytest
+from curriculum_play import make_samples, make_settings, play_round
 
 from recipe.fast_dapo.curriculum.data_controller import DataController
-from recipe.fast_dapo.curriculum.records import Phase
+from recipe.fast_dapo.curriculum.records import Phase, Prompt
 
 _COUNTS = {
     "added": 6, "screened": 2, "qualified": 2, "all_wrong": 0, "all_right": 0, "failed": 0, "expired": 0,
@@ -14,7 +15,7 @@ _COUNTS = {
     "set_aside_rollouts": 0, "trained_tokens": 0, "trained_age": 0, "screening_rollouts": 4, "screening_passes": 2,
 }  # fmt: skip
 
-# Streaming with sequential screening, saved while "wrong" was in flight.
+# Streaming with sequential screening, saved while "wrong" was in flight, by the release before `train_on`.
 SAVED = {
     "state_version": 2,
     "settings": {"n": 4, "n_continue": 2, "success_threshold": 0.5, "correction": "none"},
@@ -36,17 +37,41 @@ SAVED = {
     },
     "screening_record": {"screened": 3.9502, "qualified": 2.9701, "wasted": 3.9204},
 }
+_NEW_COUNTS = _COUNTS | {"all_wrong_kept": 0, "all_right_kept": 0}
+_RULE = [6, True, False]
+# The same as it is saved now: groups know the posterior they were begun with, their rule and their stages.
+SAVED_NOW = SAVED | {
+    "state_version": 3,
+    "settings": SAVED["settings"] | {"train_on": "qualified"},
+    "partly_screened": [[["partly", 2, None, None], [1, 4, 4], _RULE, [0, 0], [2], *SAVED["partly_screened"][0][4:]]],
+    "second": [[["second", 1, None, None], [1, 4, 4], _RULE, [1, 2], [2], *SAVED["second"][0][4:]]],
+    "training": [[["ready", 0, None, None], [1, 4, 4], _RULE, [5, 2], [2, 4], *SAVED["training"][0][4:]]],
+    "counts": SAVED["counts"] | {"windows": {name: dict(_NEW_COUNTS) for name in ("step", "batch", "total")}},
+}
 
 
-def _resumed(**changes) -> DataController:
+def _resumed(saved=SAVED_NOW, **changes) -> DataController:
     sizes = {"n": 4, "n_continue": 2, "train_batch_size": 2, "gen_batch_size": 6, "schedule": "streaming"}
     controller = DataController(make_settings(**sizes | changes), screening_chunk=1)
-    controller.load_state_dict(json.loads(json.dumps(SAVED)))
+    controller.load_state_dict(json.loads(json.dumps(saved)))
     return controller
 
 
-def test_a_state_of_an_earlier_release_is_read_and_would_be_saved_in_the_same_way():
-    assert json.loads(json.dumps(_resumed().state_dict())) == SAVED
+@pytest.mark.parametrize("saved", [SAVED, SAVED_NOW], ids=["earlier release", "this release"])
+def test_a_state_is_read_and_would_be_saved_in_the_format_of_now(saved):
+    assert json.loads(json.dumps(_resumed(saved).state_dict())) == SAVED_NOW
+
+
+def test_a_group_keeps_the_posterior_that_it_was_begun_with():
+    """Its baseline is made of it: what is known later may have come from its own rollouts."""
+    controller = DataController(make_settings(n=2, n_continue=2), screening_chunk=1)
+    controller.add_new_prompts_first_generation_phase([Prompt("u", 0)])
+    controller.set_posteriors([(0.5, 1.5)])
+    play_round(controller)
+    resumed = DataController(make_settings(n=2, n_continue=2), screening_chunk=1)
+    resumed.load_state_dict(json.loads(json.dumps(controller.state_dict())))
+    (entry,) = resumed.get_generation_inputs()
+    assert (entry.prompt.alpha, entry.prompt.beta) == (0.5, 1.5)
 
 
 def test_a_run_goes_on_where_it_stopped_and_screens_by_todays_posteriors():

@@ -9,7 +9,7 @@ from curriculum_play import add, make_samples, make_settings, play_round, snapsh
 from recipe.fast_dapo.curriculum.aged_queue import AgedQueue
 from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyGenerationBatches
 from recipe.fast_dapo.curriculum.metrics import HISTOGRAM_NAME, METRICS
-from recipe.fast_dapo.curriculum.records import Fate, Outcome, Phase, Prompt, Sample, TrainingGroup
+from recipe.fast_dapo.curriculum.records import Fate, GroupRule, Outcome, Phase, Prompt, Sample, TrainingGroup
 from recipe.fast_dapo.curriculum.screening import ScreeningPlan
 
 
@@ -87,23 +87,31 @@ def test_outcomes_tell_what_a_call_saw_in_the_order_of_its_results():
 
 
 @pytest.mark.parametrize(
-    ("num_samples", "num_passes", "num_screening", "fate"),
+    ("num_samples", "num_passes", "num_screening", "rule", "fate"),
     [
-        (0, 0, 0, Fate.WAITING),
-        (2, 0, 0, Fate.PARTLY_SCREENED),
-        (2, 2, 0, Fate.PARTLY_SCREENED),
-        (3, 0, 0, Fate.ALL_WRONG),
-        (4, 4, 0, Fate.ALL_RIGHT),
-        (2, 1, 2, Fate.QUALIFIED),
-        (6, 1, 2, Fate.READY),
+        (0, 0, 0, GroupRule(6), Fate.WAITING),
+        (2, 0, 0, GroupRule(6), Fate.PARTLY_SCREENED),
+        (2, 2, 0, GroupRule(6), Fate.PARTLY_SCREENED),
+        (3, 0, 0, GroupRule(6), Fate.ALL_WRONG),
+        (4, 4, 0, GroupRule(6), Fate.ALL_RIGHT),
+        (2, 1, 2, GroupRule(6), Fate.QUALIFIED),
+        (6, 1, 2, GroupRule(6), Fate.READY),
+        (2, 1, 2, GroupRule(2), Fate.READY),
+        (6, 1, 2, GroupRule(5, trains_screening=False), Fate.QUALIFIED),
+        (7, 1, 2, GroupRule(5, trains_screening=False), Fate.READY),
+        (2, 0, 0, GroupRule(6, trains_unmixed=True), Fate.PARTLY_SCREENED),
+        (3, 0, 0, GroupRule(6, trains_unmixed=True), Fate.READY),
+        (4, 4, 0, GroupRule(6, trains_unmixed=True), Fate.READY),
+        (2, 1, 2, GroupRule(6, trains_unmixed=True), Fate.QUALIFIED),
     ],
 )
-def test_the_samples_of_a_prompt_say_where_it_belongs(num_samples, num_passes, num_screening, fate):
+def test_the_samples_of_a_prompt_say_where_it_belongs(num_samples, num_passes, num_screening, rule, fate):
     plan = ScreeningPlan(chunk=1, max_fails=3, max_passes=4)
     samples = tuple(make_samples("u", 0, [1.0] * num_passes + [0.0] * (num_samples - num_passes)))
-    group = TrainingGroup(Prompt("u", 0), plan).with_samples(samples[: num_screening or None], num_passes)
+    group = TrainingGroup(Prompt("u", 0), plan, rule).with_samples(samples[: num_screening or None], num_passes)
     group = group.with_samples(samples[num_screening:], 0) if num_screening else group
     assert (group.fate, group.num_screening) == (fate, num_screening)
+    assert len(group.stages) == num_samples
 
 
 def test_leftovers_grow_stale_without_a_round_and_their_prompts_are_screened_anew():
@@ -218,9 +226,12 @@ def test_one_call_at_a_time():
 @pytest.mark.parametrize(
     "change",
     [
+        {"n": 0},
         {"n": 1},
         {"n": 4.0},
-        {"n_continue": 0},
+        {"n_continue": -1},
+        {"n_continue": 0, "correction": "continuation_only"},
+        {"train_on": "all", "correction": "horvitz_thompson"},
         {"train_batch_size": 0},
         {"gen_batch_size": None},
         {"max_num_gen_batches": -1},
@@ -262,13 +273,17 @@ def test_bad_results_are_refused_by_name(samples, version, message):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda state: state.update(state_version=99), "expected state_version 2, got 99"),
+        (lambda state: state.update(state_version=99), "expected state_version 3, got 99"),
         (lambda state: state["settings"].update(n=8), "expected n=8 as in the checkpoint, got 2: set n=8"),
         (lambda state: state["settings"].update(n_continue=9), "expected n_continue=9"),
         (lambda state: state["settings"].update(success_threshold=0.1), "expected success_threshold=0.1"),
         (lambda state: state["second"].clear(), "expected 2 prompts in the state"),
-        (lambda state: state["second"][0][4].pop(), "expected samples of 'a' with all their values, got"),
-        (lambda state: [column.pop() for column in state["second"][0][4:]], "expected 2 rollouts in the state"),
+        (lambda state: state["second"][0][5].pop(), "expected samples of 'a' with all their values, got"),
+        (lambda state: state["second"][0][4].append(1), "expected samples of 'a' with all their values, got"),
+        (
+            lambda state: state["second"][0].__setitem__(slice(4, None), [[1], ["a_0"], [1.0], [0], [10]]),
+            "expected 2 rollouts in the state",
+        ),
         (lambda state: state["first"].append(state["first"][0]) or state["second"].clear(), "is damaged"),
     ],
 )
@@ -295,7 +310,7 @@ def test_a_state_of_numpy_values_is_plain_json():
     controller.get_training_data()
     state = json.loads(json.dumps(controller.state_dict()))
     columns = [[f"v_{i}" for i in range(5)], [1, 0, 1, 0, 1], [1] * 5, [7] * 5]
-    assert state["training"] == [["v", 4, [2, 2, 2], [3, 2], *columns]]
+    assert state["training"] == [[["v", 4, None, None], [2, 2, 2], [5, True, False], [3, 2], [2, 3], *columns]]
 
 
 def test_metrics_count_a_step_and_the_run():
@@ -310,6 +325,7 @@ def test_metrics_count_a_step_and_the_run():
     metrics = {name.removeprefix("curriculum/"): value for name, value in controller.metrics().items()}
     expected = {
         "screened": 5, "qualified": 3, "all_wrong": 1, "all_right": 1, "failed": 0, "rounds": 2, "trained": 1,
+        "all_wrong_kept": 0, "all_right_kept": 0,
         "expired": 0, "evicted_overflow": 0, "given_up": 0,
         "uninformative_rollouts": 4, "expired_rollouts": 0, "failed_rollouts": 0, "set_aside_rollouts": 0,
         "buffered_rollouts": 7, "unaccounted_rollouts": 0, "screening_rollouts/mean": 2,

@@ -17,17 +17,19 @@ class Model(RuleBasedStateMachine):
     """The curriculum by lists: [uid, index, samples]; nothing is fast, and each rule is written out."""
 
     @initialize(
-        n=st.integers(2, 4),
-        n_continue=st.integers(1, 5),
+        n=st.integers(1, 4),
+        n_continue=st.integers(0, 5),
+        keeps_all=st.booleans(),
         batch=st.integers(1, 3),
         max_buffer=st.none() | st.integers(0, 2),
         max_staleness=st.none() | st.integers(0, 3),
         max_attempts=st.integers(1, 3),
     )
-    def start(self, n, n_continue, batch, max_buffer, max_staleness, max_attempts):
+    def start(self, n, n_continue, keeps_all, batch, max_buffer, max_staleness, max_attempts):
+        train_on = "all" if keeps_all or n == 1 else "qualified"
         limits = {"max_buffer_prompts": max_buffer, "max_staleness": max_staleness, "max_attempts": max_attempts}
         self.settings = CurriculumSettings(
-            n=n, n_continue=n_continue, train_batch_size=batch, gen_batch_size=4, **limits
+            n=n, n_continue=n_continue, train_on=train_on, train_batch_size=batch, gen_batch_size=4, **limits
         )
         self.controller = DataController(self.settings)
         self.first, self.second, self.ready, self.flying = [], [], [], []
@@ -61,10 +63,13 @@ class Model(RuleBasedStateMachine):
     @rule()
     def generate(self):
         n, m = self.settings.n, self.settings.n_continue
+        needed = max(0, self.settings.train_batch_size - len(self.ready) - len(self.second))
+        num_new = needed if self.settings.train_on == "all" else len(self.first)
+        new, self.first = self.first[:num_new], self.first[num_new:]
         inputs = self.controller.get_generation_inputs()
         got = [(entry.prompt.uid, entry.prompt.index, entry.num_samples, entry.first_session) for entry in inputs]
-        assert got == [(u, i, m, n) for u, i, _ in self.second] + [(u, i, n, 0) for u, i, _ in self.first]
-        self.flying, self.second, self.first = self.second + self.first, [], []
+        assert got == [(u, i, m, n) for u, i, _ in self.second] + [(u, i, n, 0) for u, i, _ in new]
+        self.flying, self.second = self.second + new, []
 
     def draw_results(self, data):
         """Random results, mostly mixed; some prompts fail, wholly or in part; versions are up to two behind."""
@@ -115,7 +120,8 @@ class Model(RuleBasedStateMachine):
                     (again_second if old else again_first).append(entry)
                 continue
             self.failed_in_a_row[uid] = 0
-            if old:
+            is_mixed = len({sample.success for sample in new}) > 1
+            if old or (is_mixed and not m) or (not is_mixed and self.settings.train_on == "all"):
                 self.ready.append([uid, index, old + new])
             elif all(sample.success == 0 for sample in new):
                 self.fates["all_wrong"].append([uid, index, new])
@@ -126,8 +132,8 @@ class Model(RuleBasedStateMachine):
             else:
                 self.second.append([uid, index, new])
         self.failures += len(failed)
+        self.rounds += bool(self.flying)
         self.first, self.second, self.flying = again_first + self.first, again_second + self.second, []
-        self.rounds += 1
         released += self.evict()
         out = [entry for fate in self.fates.values() for entry in fate]
         result = self.controller.update_prompts(dict(reversed(results.items())), self.version)
@@ -178,7 +184,11 @@ class Model(RuleBasedStateMachine):
         assert [[g.prompt.uid, g.prompt.index, list(g.samples)] for g in groups] == taken
         for group in groups:
             sessions = [sample.key for sample in group.samples]
-            assert sessions == [f"{group.prompt.uid}_{i}" for i in range(self.settings.group_size)]
+            num_mixed = len({sample.success for sample in group.samples[: self.settings.n]})
+            size = self.settings.group_size if num_mixed > 1 else self.settings.n
+            assert sessions == [f"{group.prompt.uid}_{i}" for i in range(size)]
+            first = group.stages.count(0)
+            assert group.stages == (0,) * self.settings.n + (1,) * (size - first)
         self.fates["trained"] += taken
         self.trained_keys += [sample.key for group in groups for sample in group.samples]
         self.rollouts["trained"] += sum(len(group.samples) for group in groups)

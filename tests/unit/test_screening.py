@@ -114,5 +114,5 @@ def test_dinkelbach_ends_at_the_best_ratio_of_all_rules():
 
 
 def test_nonsense_is_refused():
-    with pytest.raises(ValueError, match="limits at least 2"):
-        ScreeningPlan(1, 1, 4)
+    with pytest.raises(ValueError, match="at least 1"):
+        ScreeningPlan(1, 0, 4)

@@ -207,7 +207,7 @@ def test_the_pool_is_found_again_from_its_outcomes():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n": 1}, "n must be an int >= 2"),
+        ({"n": 0}, "n must be an int >= 1"),
         ({"schedule": "async"}, "schedule must be one of merged, streaming"),
         ({"predictor": "oracle"}, "predictor must be one of none, posterior"),
         ({"screening": "sequential"}, "needs schedule=streaming and predictor=posterior"),
@@ -250,7 +250,8 @@ def test_the_command_prints_a_table_of_all_combinations(capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--n", "1"], "n must be an int >= 2"),
+        (["--n", "0"], "n must be an int >= 1"),
+        (["--n", "1"], "raise n to 2 or more"),
         (["--vary", "pizza", "1"], "there is no such option"),
         (["--calibrate", "nowhere"], "is missing: expected the folder"),
     ],

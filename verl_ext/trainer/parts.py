@@ -4,7 +4,9 @@ A step of `SignalTrainer`, and where the parts have their say:
 
     collector.collect      which rollouts are trained on
     generate               what else is generated while the engines are awake (all parts)
-    [log-probs, engine guard, reference, values, advantages, critic's update: verl's]
+    [log-probs, engine guard, reference, values: verl's]
+    before_advantages      what an estimator of advantages is to know (all parts)
+    [advantages, critic's update: verl's]
     selector.select        which rows the actor's update sees, one selector after the other
     [actor's update: verl's]
     selector.after_update  undo what the update alone was to see, the last selector first
@@ -88,6 +90,13 @@ class Part(Protocol):
 
     def generate(self) -> None:
         """Further generation of the step; the last moment at which the engines are awake."""
+
+    def before_advantages(self, batch: KVBatchMeta) -> None:
+        """Tell an advantage estimator of one's own what verl's registry has no argument for.
+
+        Args:
+            batch: The rows in the order in which the estimator gets them.
+        """
 
     def metrics(self) -> dict[str, Any]:
         """Of the step that is about to end; asked once a step."""

@@ -191,6 +191,11 @@ class SignalTrainer(PPOTrainerSync):
                 metrics.update(check_engine(batch, self.weight_version, max_probs_diff))
         return batch
 
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        for part in self.parts.values():
+            part.before_advantages(batch)
+        return super()._compute_advantage(batch, metrics=metrics)
+
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         """verl's update on what the selectors leave; then their undoing, and the end of the rows that were left out."""
         chosen, asked, updates = batch, list[Selector](), True

@@ -1,6 +1,6 @@
 """The curriculum's part of a checkpoint: plain JSON out, and a checked state back. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recipe.fast_dapo.curriculum.admission import ScreeningRecord
@@ -8,15 +8,16 @@ from recipe.fast_dapo.curriculum.metrics import CurriculumCounts
 from recipe.fast_dapo.curriculum.records import CurriculumSettings, Fate, Prompt, TrainingGroup
 from recipe.fast_dapo.curriculum.state import CurriculumState
 
-_STATE_VERSION = 2
-_FIXED_SETTINGS = ("n", "n_continue", "success_threshold", "correction")
+_STATE_VERSION = 3
+_FIXED_SETTINGS = ("n", "n_continue", "success_threshold", "correction", "train_on")
 
 
 def pack_state(settings: CurriculumSettings, state: CurriculumState) -> dict[str, Any]:
     """Everything, in containers that `json.dumps` takes.
 
     Prompts in flight are saved at the front of the queue they came from: a generation call that never returned is
-    repeated (its partial rollouts are not in here). Posteriors are not saved: `set_posteriors` gives newer ones.
+    repeated (its partial rollouts are not in here). Posteriors of prompts that wait are not saved: `set_posteriors`
+    gives newer ones. Those that a group was begun with are, as its baseline is made of them.
     """
     in_flight = [entry.group for entry in state.in_flight.values()]
 
@@ -44,11 +45,13 @@ def unpack_state(settings: CurriculumSettings, packed: Mapping[str, Any]) -> Cur
     """What `pack_state` gave, under settings whose batch sizes and limits may differ from those it was saved under.
 
     Raises:
-        ValueError: another format, another n, n_continue, success_threshold or correction (the saved samples were
-            taken and judged under them), or a state whose prompts or rollouts do not add up.
+        ValueError: another format, another n, n_continue, success_threshold, correction or train_on (the saved
+            samples were taken and judged under them), or a state whose prompts or rollouts do not add up.
     """
     version = packed.get("state_version")
-    if version != _STATE_VERSION:
+    if version == 2:
+        packed = _from_version_2(settings, packed)
+    elif version != _STATE_VERSION:
         raise ValueError(f"expected state_version {_STATE_VERSION}, got {version!r}: use the release that saved it")
     for name in _FIXED_SETTINGS:
         saved, now = packed["settings"][name], getattr(settings, name)
@@ -70,6 +73,21 @@ def unpack_state(settings: CurriculumSettings, packed: Mapping[str, Any]) -> Cur
     state.screening_record = ScreeningRecord(**packed["screening_record"])
     _check_conservation(state)
     return state
+
+
+def _from_version_2(settings: CurriculumSettings, packed: Mapping[str, Any]) -> dict[str, Any]:
+    """A state of the release before train_on: one rule for all groups, and two stages at most that mattered."""
+    rule = settings.group_rule
+
+    def group(old: Sequence[Any]) -> list[Any]:
+        uid, index, plan, (num_passes, num_screening), *columns = old
+        first = num_screening or len(columns[0])
+        stage_sizes = [size for size in (first, len(columns[0]) - first) if size]
+        new_rule = [rule.size, rule.trains_screening, rule.trains_unmixed]
+        return [[uid, index, None, None], plan, new_rule, [num_passes, num_screening], stage_sizes, *columns]
+
+    groups = {name: [group(old) for old in packed[name]] for name in ("partly_screened", "second", "training")}
+    return dict(packed) | groups | {"settings": {"train_on": "qualified"} | packed["settings"]}
 
 
 def _check_conservation(state: CurriculumState) -> None:

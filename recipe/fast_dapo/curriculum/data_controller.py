@@ -116,6 +116,9 @@ class DataController:
             wanted = self._state.num_to_admit(self.settings)
         else:
             wanted = 0 if self.is_ready_for_training() else self.settings.gen_batch_size
+            if self.settings.train_on == "all":
+                unready = self.settings.train_batch_size - len(self._state.ready) - len(self._state.qualified)
+                wanted = min(wanted, max(0, unready))
         return max(0, wanted - len(self._state.waiting))
 
     def prompts_to_screen(self) -> list[Prompt]:
@@ -171,12 +174,13 @@ class DataController:
             raise RuntimeError(f"{len(state.in_flight)} prompts are still in flight: call update_prompts first")
         if not state.in_flight:
             self.check_num_gen_batches()
-        new = [TrainingGroup(prompt, self.screening_plan(prompt)) for prompt in self.prompts_to_screen()]
+        rule = self.settings.group_rule
+        new = [TrainingGroup(prompt, self.screening_plan(prompt), rule) for prompt in self.prompts_to_screen()]
         for _ in new:
             state.waiting.popleft()
         groups = [*(state.qualified.pop() for _ in range(len(state.qualified))), *state.partly_screened, *new]
         state.partly_screened.clear()
-        inputs = [GenerationInput(group, self._num_rollouts(group)) for group in groups]
+        inputs = [GenerationInput(group, group.num_missing) for group in groups]
         state.dispatch(inputs)
         return inputs
 
@@ -291,10 +295,3 @@ class DataController:
     def load_state_dict(self, packed: Mapping[str, Any]) -> None:
         """Replaces everything by a saved state; raises ValueError, changing nothing, if `unpack_state` refuses it."""
         self._state = unpack_state(self.settings, packed)
-
-    def _num_rollouts(self, group: TrainingGroup) -> int:
-        """To ask of a prompt now."""
-        if not group.is_qualified:
-            return group.plan.next_rollouts(group.num_passes, len(group.samples))
-        kept = 0 if self.settings.correction == "continuation_only" else len(group.samples)
-        return self.settings.group_size - kept

@@ -14,6 +14,8 @@ _OUTCOMES = {
     "qualified": ("prompts", "screened prompts with 0 < pass rate < 1, which are continued"),
     "all_wrong": ("prompts", "screened prompts dropped because no rollout passed"),
     "all_right": ("prompts", "screened prompts dropped because every rollout passed"),
+    "all_wrong_kept": ("prompts", "screened prompts of which no rollout passed, trained on with train_on=all"),
+    "all_right_kept": ("prompts", "screened prompts of which every rollout passed, trained on with train_on=all"),
     "failed": ("events", "generation calls that returned fewer rollouts of a prompt than asked"),
     "expired": (
         "prompts",
@@ -154,7 +156,7 @@ class CurriculumCounts:
     def from_state_dict(cls, n: int, state: Mapping[str, Any]) -> "CurriculumCounts":
         counts = cls(n)
         for name in _WINDOWS:
-            counts.windows[name] |= {key: int(state["windows"][name][key]) for key in _COUNTERS}
+            counts.windows[name] |= {key: int(state["windows"][name].get(key, 0)) for key in _COUNTERS}
             counts.passes[name] = [int(count) for count in state["passes"][name]]
         counts.oldest_trained_age = int(state["oldest_trained_age"])
         return counts

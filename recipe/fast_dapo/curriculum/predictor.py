@@ -9,13 +9,14 @@ gives the most signal near pass rate 1/2 and its screening is then most likely m
 posterior (Thompson sampling) and takes those closest to 1/2. Prompts never seen have the wide prior and are drawn
 often; those known to be hopeless or solved are not.
 
-The prior is fitted to the pool (empirical Bayes): every prompt's first outcomes, discounted in the same way, are
-beta-binomial under it, and the most likely Beta(a, b) is used, with the configured one as the opinion of
-`prior_weight` prompts. A pool in which nearly nothing is mixed makes unknown prompts unattractive, and a prompt that
-was mixed once the more so.
+The prior is fitted to the pool by what has been seen of it, and to what each prompt is (`prior.py`): a pool in which
+nearly nothing is mixed makes unknown prompts unattractive, and prompts that look like those that were mixed attract.
 
 No prompt starves: a share 1/`exploration_epochs` of all choices goes to the prompts whose last choice is longest ago,
 so every prompt is chosen at least once in `exploration_epochs` epochs (an epoch: as many choices as there are prompts).
+No data source starves either: each gets at least `min_source_share` of the choices that a random order would give it.
+A pass rate of 0 may mean that a source's answers are read in a format that the model does not know yet, not that its
+prompts are hopeless, and one right answer there is worth more than its pass rate says.
 
 `choose` costs O(candidates) numpy operations and `observe` O(1), however large the data set is.
 """
@@ -26,13 +27,12 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field
-from scipy.optimize import minimize
-from scipy.special import betaln
 
 from recipe.fast_dapo.curriculum.least_recent import LeastRecent
+from recipe.fast_dapo.curriculum.prior import MAX_FITTED, FeaturePrior
 from verl_ext.core.settings import Settings
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 # Prediction against outcome, in tenths of the predicted pass rate.
 NUM_BINS = 10
 
@@ -47,13 +47,22 @@ class PredictorSettings(Settings):
     """Its second parameter."""
 
     prior_weight: float | None = Field(default=20.0, gt=0)
-    """The prior is fitted to the prompts seen so far; so many prompts count for the one above. null: never fitted."""
+    """The prior is fitted to the prompts seen so far; so many prompts count for the one above. null: never fitted, and
+    no features are used."""
 
     discount: float = Field(default=0.99, gt=0, le=1)
     """What is kept of the evidence at each weight version. 1: nothing is forgotten."""
 
+    use_features: bool = True
+    """The prior of each prompt depends on its data source, its length and the numbers in its extra_info, as far as
+    these turn out to tell anything. false: one prior for all prompts."""
+
     exploration_epochs: float = Field(default=8.0, ge=1)
     """Epochs' worth of choices within which every prompt is screened at least once."""
+
+    min_source_share: float = Field(default=0.5, ge=0, le=1)
+    """Of the choices that a random order would give a data source, what it gets at least. 1: each gets exactly its
+    share; 0: a source may starve."""
 
     max_candidates: int = Field(default=65536, ge=1)
     """Prompts that a choice draws rates for; a random part of larger data sets. Those that must not be chosen count."""
@@ -63,15 +72,37 @@ class PredictorSettings(Settings):
 
 
 class PassRatePosterior:
-    """Discounted Beta posteriors of a data set's prompts, numbered by their position 0 .. num_prompts - 1."""
+    """Discounted Beta posteriors of a data set's prompts, numbered by their position 0 .. num_prompts - 1.
 
-    def __init__(self, num_prompts: int, settings: PredictorSettings) -> None:
+    Args:
+        num_prompts: P.
+        settings: Of the posterior and of choices.
+        features_PF: (P, F) what is known of each prompt without a rollout; None: nothing.
+        sources_P: (P,) int, the number of each prompt's data source, from 0; None: all have the same.
+    """
+
+    def __init__(
+        self,
+        num_prompts: int,
+        settings: PredictorSettings,
+        features_PF: np.ndarray | None = None,
+        sources_P: np.ndarray | None = None,
+    ) -> None:
         if num_prompts < 1:
             raise ValueError(f"expected at least one prompt, got {num_prompts}")
         self.settings = settings
         self.weight_version = 0
-        self.prior = (settings.prior_passes, settings.prior_fails)
-        self._first_outcomes: dict[tuple[int, int], float] = {}  # (passes, fails) of a first call -> discounted prompts
+        features_PF = np.empty((num_prompts, 0)) if features_PF is None else features_PF
+        sources_P = np.zeros(num_prompts, dtype=np.int64) if sources_P is None else np.asarray(sources_P)
+        for name, values in (("features", features_PF), ("sources", sources_P)):
+            if len(values) != num_prompts:
+                raise ValueError(f"expected {name} of {num_prompts} prompts, got those of {len(values)}")
+        self.prior = FeaturePrior(
+            features_PF, (settings.prior_passes, settings.prior_fails), settings.prior_weight or np.inf
+        )
+        self._sources = sources_P
+        self._source_shares = np.bincount(sources_P) / num_prompts
+        self._source_credits = np.zeros(len(self._source_shares))
         self._rng = np.random.default_rng(settings.seed)
         self._passes = np.zeros(num_prompts)
         self._fails = np.zeros(num_prompts)
@@ -87,11 +118,9 @@ class PassRatePosterior:
     def posterior(self, positions: np.ndarray | Sequence[int] | int) -> tuple[np.ndarray, np.ndarray]:
         """(alpha, beta) of the prompts now, float64 arrays of the shape of `positions`."""
         positions = np.asarray(positions)
+        prior = self.prior(positions)
         kept = self.settings.discount ** (self.weight_version - self._version[positions])
-        return (
-            self.prior[0] + kept * self._passes[positions],
-            self.prior[1] + kept * self._fails[positions],
-        )
+        return prior.alpha + kept * self._passes[positions], prior.beta + kept * self._fails[positions]
 
     def posteriors(self, positions: Sequence[int]) -> list[tuple[float, float]]:
         """(alpha, beta) of each of these prompts now."""
@@ -102,12 +131,14 @@ class PassRatePosterior:
         """Say which policy is in force; evidence is discounted from here, and the prior fitted to what was seen."""
         if weight_version < self.weight_version:
             raise ValueError(f"expected weight_version >= {self.weight_version}, got {weight_version}")
-        kept = self.settings.discount ** (weight_version - self.weight_version)
-        self._first_outcomes = {outcome: kept * prompts for outcome, prompts in self._first_outcomes.items()}
         self.weight_version = int(weight_version)
-        if self.settings.prior_weight is not None and self._first_outcomes:
-            initial = (self.settings.prior_passes, self.settings.prior_fails)
-            self.prior = fit_prior(self._first_outcomes, initial, self.settings.prior_weight)
+        if self.settings.prior_weight is None:
+            return
+        seen = np.flatnonzero(self._passes + self._fails)
+        # The most recent ones tell most of what the policy can do now; ties by position, so that equal runs are equal.
+        seen = seen[np.argsort(self._version[seen], kind="stable")][-MAX_FITTED:]
+        kept = self.settings.discount ** (self.weight_version - self._version[seen])
+        self.prior.fit(seen, kept * self._passes[seen], kept * self._fails[seen])
 
     def observe(self, position: int, passes: int, fails: int) -> None:
         """Add the outcomes of rollouts of one prompt by the current policy, and compare them with the prediction."""
@@ -121,8 +152,6 @@ class PassRatePosterior:
         place = min(int(rate * NUM_BINS), NUM_BINS - 1)
         self._calibration += count, passes * (1 - rate) ** 2 + fails * rate**2, passes, rate * count
         self._reliability[place] += count, rate * count, passes
-        if not self._passes[position] and not self._fails[position]:
-            self._first_outcomes[passes, fails] = self._first_outcomes.get((passes, fails), 0.0) + 1.0
         kept = self.settings.discount ** (self.weight_version - self._version[position])
         self._passes[position] = kept * self._passes[position] + passes
         self._fails[position] = kept * self._fails[position] + fails
@@ -155,8 +184,33 @@ class PassRatePosterior:
         drawn = np.arange(len(self)) if everything else self._rng.choice(len(self), num_drawn, replace=False)
         candidates = drawn[~unavailable[drawn]]
         distance = np.abs(self._rng.beta(*self.posterior(candidates)) - 0.5)
-        chosen = np.concatenate([explored, candidates[_smallest(distance, count - num_explored)]])
+        chosen = np.concatenate([explored, candidates[self._best(candidates, distance, count, explored)]])
         self._choices.take(chosen)
+        return chosen
+
+    def _best(self, candidates: np.ndarray, distance: np.ndarray, count: int, explored: np.ndarray) -> np.ndarray:
+        """Indices of the candidates with the smallest distance, of each source at least its floor."""
+        wanted = count - len(explored)
+        if len(self._source_shares) == 1:
+            return _smallest(distance, wanted)
+        sources = self._sources[candidates]
+        self._source_credits += self.settings.min_source_share * count * self._source_shares
+        owed = np.maximum(
+            self._source_credits - np.bincount(self._sources[explored], minlength=len(self._source_shares)), 0
+        )
+        best: list[np.ndarray] = []
+        for source, num_owed in enumerate(owed.astype(np.int64)):
+            own = np.flatnonzero(sources == source)
+            best.append(own[_smallest(distance[own], min(num_owed, len(own)))])
+        floor = np.concatenate(best)[:wanted]
+        distance = distance.copy()
+        distance[floor] = np.inf
+        chosen = np.concatenate([floor, _smallest(distance, wanted - len(floor))])
+        taken = np.bincount(
+            self._sources[np.concatenate([explored, candidates[chosen]])], minlength=len(self._source_shares)
+        )
+        # Less than nothing is not owed: a source that had more than its floor may have less of it later, for a while.
+        self._source_credits = np.maximum(self._source_credits - taken, 0.0)
         return chosen
 
     # ------------------------------ calibration ------------------------------
@@ -176,8 +230,8 @@ class PassRatePosterior:
             "predictor/brier_of_the_mean": mean * (1 - mean),
             "predictor/bias": (predicted - passes) / count,
             "predictor/observed_rollouts": count,
-            "predictor/prior_mean": self.prior[0] / (self.prior[0] + self.prior[1]),
-            "predictor/prior_strength": self.prior[0] + self.prior[1],
+            "predictor/prior_mean": self.prior.average[0] / sum(self.prior.average),
+            "predictor/prior_strength": sum(self.prior.average),
         }
 
     def reliability_table(self) -> list[dict[str, float]]:
@@ -195,8 +249,8 @@ class PassRatePosterior:
         return {
             "state_version": _STATE_VERSION,
             "num_prompts": len(self),
-            "prior": list(self.prior),
-            "first_outcomes": [[*outcome, prompts] for outcome, prompts in self._first_outcomes.items()],
+            "prior": self.prior.coefficients.tolist(),
+            "source_credits": self._source_credits.tolist(),
             "weight_version": self.weight_version,
             "exploration_credit": self._exploration_credit,
             "rng": self._rng.bit_generator.state,
@@ -217,11 +271,17 @@ class PassRatePosterior:
                 f"the checkpoint's predictor knows {state['num_prompts']} prompts, the data set has {len(self)}: "
                 "resume with the same data, or start a new run"
             )
+        coefficients, credits = np.array(state["prior"]), np.array(state["source_credits"])
+        if coefficients.shape != self.prior.coefficients.shape or credits.shape != self._source_credits.shape:
+            raise ValueError(
+                f"the checkpoint's predictor knows {coefficients.shape[1] - 1} features of a prompt and {len(credits)} "
+                f"data sources, now there are {self.prior.coefficients.shape[1] - 1} and {len(self._source_credits)}: "
+                "resume with the same data and the same curriculum.posterior.use_features"
+            )
         arrays = {name: _unpack(state["arrays"][name], array.dtype) for name, array in self._arrays().items()}
         self._passes, self._fails, self._version = arrays["passes"], arrays["fails"], arrays["version"]
         self._choices = LeastRecent(np.argsort(arrays["last_choice"], kind="stable"))
-        self.prior = (float(state["prior"][0]), float(state["prior"][1]))
-        self._first_outcomes = {(int(p), int(f)): float(prompts) for p, f, prompts in state["first_outcomes"]}
+        self.prior.coefficients, self._source_credits = coefficients, credits
         self.weight_version = int(state["weight_version"])
         self._exploration_credit = float(state["exploration_credit"])
         self._rng.bit_generator.state = state["rng"]
@@ -234,41 +294,6 @@ class PassRatePosterior:
 
     def __repr__(self) -> str:
         return f"PassRatePosterior({len(self)} prompts, {self.settings!r})"
-
-
-def fit_prior(
-    outcomes: Mapping[tuple[int, int], float], initial: tuple[float, float], weight: float
-) -> tuple[float, float]:
-    """The most likely Beta prior of pass rates, given outcomes of prompts that are beta-binomial under it.
-
-    Args:
-        outcomes: (passes, fails) -> number of prompts, not necessarily whole.
-        initial: Beta parameters of an opinion from before, from which the search starts.
-        weight: Prompts that this opinion counts as: it is added as the outcomes of two rollouts each, as it expects
-            them.
-
-    Returns:
-        (a, b), each between 0.01 and 100.
-    """
-    a, b = initial
-    both = (a + b) * (a + b + 1)
-    counts = dict(outcomes)
-    for outcome, probability in {
-        (2, 0): a * (a + 1) / both,
-        (1, 1): 2 * a * b / both,
-        (0, 2): b * (b + 1) / both,
-    }.items():
-        counts[outcome] = counts.get(outcome, 0.0) + weight * probability
-    passes, fails = np.array(list(counts), dtype=float).T
-    prompts = np.array(list(counts.values()))
-
-    def negative_log_likelihood(logs: np.ndarray) -> float:
-        a, b = np.exp(logs)
-        return -float((prompts * (betaln(a + passes, b + fails) - betaln(a, b))).sum())
-
-    bounds = [(np.log(0.01), np.log(100.0))] * 2
-    best = minimize(negative_log_likelihood, np.log(initial), method="L-BFGS-B", bounds=bounds)
-    return float(np.exp(best.x[0])), float(np.exp(best.x[1]))
 
 
 def _smallest(values: np.ndarray, count: int) -> np.ndarray:

@@ -1,18 +1,19 @@
 """The records that the curriculum's controller takes and gives. Pure; the algorithm is in `data_controller.py`."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from recipe.fast_dapo.curriculum.correction import Correction
 from recipe.fast_dapo.curriculum.screening import ScreeningPlan
 from verl_ext.core.settings import Settings
 
 Schedule = Literal["merged", "streaming"]
+TrainOn = Literal["qualified", "all"]
 
 
 class Phase(str, Enum):  # noqa: UP042 - prints as its value in logs under every Python that verl supports
@@ -29,14 +30,15 @@ class Fate(Enum):
                                ^                                             ^
                                |                                             |
         add --> WAITING --> [screening] --> QUALIFIED --> [continuation] --> READY --> TRAINED
-                   ^          |     ^           |                               |
-                   |          v     |           |                               |
+                   ^          |   ^  |          |                             ^ |
+                   |          v   |  +----------|-- nothing to continue ------+ |
                    |     PARTLY_SCREENED        |                               |
                    |          |                 |                               |
                    +----------+-----------------+-------------------------------+   samples too old: released
 
     [...] is a generation call, during which the prompt is in flight. One whose call fails is again what it was before,
-    first in its queue; after `max_attempts` such calls in a row it is GIVEN_UP.
+    first in its queue; after `max_attempts` such calls in a row it is GIVEN_UP. A group is ready without continuation
+    where n_continue = 0, and, with train_on="all", where all of its screening failed or passed.
     """
 
     WAITING = "waiting"
@@ -50,8 +52,6 @@ class Fate(Enum):
     TRAINED = "trained"
 
 
-SCREENED = (Fate.QUALIFIED, Fate.ALL_WRONG, Fate.ALL_RIGHT)
-"""What the screening of a prompt may end in."""
 NOTHING_TO_LEARN = (Fate.ALL_WRONG, Fate.ALL_RIGHT)
 
 
@@ -62,6 +62,11 @@ class CurriculumLimits(Settings):
     """merged: continuation of one round and screening of the next share one generation call.
     streaming: a prompt is continued the moment its screening is mixed, under the same weights; new prompts are admitted
     until the expected number of ready ones covers the batch. data.gen_batch_size bounds the prompts in screening."""
+
+    train_on: TrainOn = "qualified"
+    """qualified: prompts whose screening is all wrong or all right are dropped, as in the original method.
+    all: they are trained on with their screening rollouts, and nothing that was generated is thrown away; it takes
+    curriculum.baseline=posterior for these to teach anything."""
 
     correction: Correction = "none"
     """What undoes the over-representation of rare passes among screened prompts (see correction.py):
@@ -85,12 +90,11 @@ class CurriculumLimits(Settings):
 class CurriculumSettings(CurriculumLimits):
     """Sizes and limits of the curriculum."""
 
-    # With n = 1 every pass rate is 0 or 1 and nothing could ever qualify.
-    n: int = Field(ge=2)
+    n: int = Field(ge=1)
     """Screening rollouts of a prompt (sequential screening: at most)."""
 
-    n_continue: int = Field(ge=1)
-    """Further rollouts of a prompt that qualifies after n."""
+    n_continue: int = Field(ge=0)
+    """Further rollouts of a prompt that qualifies after n; 0: screening is all there is."""
 
     train_batch_size: int = Field(ge=1)
     """Prompts of a training batch."""
@@ -101,17 +105,39 @@ class CurriculumSettings(CurriculumLimits):
     max_attempts: int = Field(default=3, ge=1)
     """Failed generation calls in a row until a prompt is given up."""
 
+    @model_validator(mode="after")
+    def _check_what_is_left_to_train_on(self) -> Self:
+        if self.n == 1 and self.train_on == "qualified":
+            raise ValueError(
+                "with one screening rollout every pass rate is 0 or 1 and no prompt ever qualifies: raise n to 2 or "
+                "more, or set train_on=all"
+            )
+        if self.n_continue == 0 and self.correction == "continuation_only":
+            raise ValueError("correction=continuation_only trains on n_continue rollouts, of which there are 0")
+        if self.train_on == "all" and self.correction != "none":
+            raise ValueError(
+                f"correction={self.correction} undoes what dropping prompts does, and train_on=all drops none: set "
+                "correction=none"
+            )
+        return self
+
     @property
     def group_size(self) -> int:
-        """Samples of a prompt in a training batch."""
+        """Samples of a continued prompt in a training batch: the most that any prompt has there."""
         return self.n_continue if self.correction == "continuation_only" else self.n + self.n_continue
+
+    @property
+    def group_rule(self) -> "GroupRule":
+        """For every prompt of the run."""
+        return GroupRule(self.group_size, self.correction != "continuation_only", self.train_on == "all")
 
 
 @dataclass(frozen=True)
 class Prompt:
     uid: str  # new at every fetch, unique among live prompts
     index: int | str  # lasting identity over epochs; two live prompts may share it
-    # Pass rate ~ Beta(alpha, beta), by all that is known when the screening begins; sequential screening needs it.
+    # Pass rate ~ Beta(alpha, beta), by all that is known when the screening begins; sequential screening and the
+    # posterior baseline need it.
     alpha: float | None = None
     beta: float | None = None
 
@@ -132,29 +158,53 @@ class Sample:
     num_tokens: int = 0  # response tokens
 
 
+@dataclass(frozen=True, slots=True)
+class GroupRule:
+    """When a screened prompt has all its samples.
+
+    Attributes:
+        size: Samples that a prompt with a mixed screening is trained on.
+        trains_screening: Whether those of its screening are among them.
+        trains_unmixed: Whether a prompt whose screening is all wrong or all right is trained on, with that alone.
+    """
+
+    size: int
+    trains_screening: bool = True
+    trains_unmixed: bool = False
+
+
 @dataclass(frozen=True)
 class TrainingGroup:
     """A prompt with the samples it has so far, in session order, and how it is or was screened."""
 
     prompt: Prompt
     plan: ScreeningPlan
+    rule: GroupRule
     samples: tuple[Sample, ...] = ()
     num_passes: int = 0  # among the samples
-    num_screening: int = 0  # samples that made up the screening; 0 while it goes on
+    num_screening: int = 0  # samples that made up a mixed screening; 0 while it goes on, or if it was not mixed
+    stage_sizes: tuple[int, ...] = ()  # samples of each generation call, which sum to their number
 
     @property
     def is_qualified(self) -> bool:
         return self.num_screening > 0
 
     @property
+    def num_missing(self) -> int:
+        """Rollouts to ask of the prompt now."""
+        if not self.is_qualified:
+            return self.plan.next_rollouts(self.num_passes, len(self.samples))
+        return max(0, self.rule.size - len(self.samples[0 if self.rule.trains_screening else self.num_screening :]))
+
+    @property
     def fate(self) -> Fate:
         """By its samples alone: a prompt whose samples are not all there is still what it was before the call."""
-        if self.is_qualified:
-            return Fate.READY if len(self.samples) > self.num_screening else Fate.QUALIFIED
         if not self.samples:
             return Fate.WAITING
-        if self.plan.next_rollouts(self.num_passes, len(self.samples)):
-            return Fate.PARTLY_SCREENED
+        if self.num_missing:
+            return Fate.QUALIFIED if self.is_qualified else Fate.PARTLY_SCREENED
+        if self.is_qualified or self.rule.trains_unmixed:
+            return Fate.READY
         return Fate.ALL_RIGHT if self.num_passes else Fate.ALL_WRONG
 
     @property
@@ -167,15 +217,28 @@ class TrainingGroup:
         samples, passes = self.samples + new, self.num_passes + num_passes
         # Screening ends with the first mixed outcome.
         num_screening = self.num_screening or (len(samples) if 0 < passes < len(samples) else 0)
-        return TrainingGroup(self.prompt, self.plan, samples, passes, num_screening)
+        return replace(
+            self,
+            samples=samples,
+            num_passes=passes,
+            num_screening=num_screening,
+            stage_sizes=(*self.stage_sizes, len(new)),
+        )
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Of each sample, the number of the call that generated it, from 0."""
+        return tuple(stage for stage, size in enumerate(self.stage_sizes) for _ in range(size))
 
     def pack(self) -> list[Any]:
         """Plain JSON types, whatever integers and floats the data plane handed over."""
         samples, plan = self.samples, self.plan
         return [
-            *self.prompt.pack(),
+            [*self.prompt.pack(), self.prompt.alpha, self.prompt.beta],
             [plan.chunk, plan.max_fails, plan.max_passes],
+            [self.rule.size, self.rule.trains_screening, self.rule.trains_unmixed],
             [int(self.num_passes), int(self.num_screening)],
+            list(self.stage_sizes),
             # Columns, as there are many samples.
             [s.key for s in samples],
             [float(s.success) for s in samples],
@@ -186,11 +249,18 @@ class TrainingGroup:
     @classmethod
     def unpack(cls, packed: Sequence[Any]) -> "TrainingGroup":
         """What `pack` gave; raises ValueError if its columns differ in length."""
-        uid, index, plan, (num_passes, num_screening), *columns = packed
-        if len({len(column) for column in columns}) != 1:
-            raise ValueError(f"expected samples of {uid!r} with all their values, got {columns}: it is damaged")
-        samples = tuple(map(Sample, *columns))
-        return cls(Prompt(uid, index), ScreeningPlan(*plan), samples, num_passes, num_screening)
+        prompt, plan, rule, (num_passes, num_screening), stage_sizes, *columns = packed
+        if {len(column) for column in columns} != {sum(stage_sizes)}:
+            raise ValueError(f"expected samples of {prompt[0]!r} with all their values, got {columns}: it is damaged")
+        return cls(
+            Prompt(*prompt),
+            ScreeningPlan(*plan),
+            GroupRule(*rule),
+            tuple(map(Sample, *columns)),
+            num_passes,
+            num_screening,
+            tuple(stage_sizes),
+        )
 
 
 @dataclass(frozen=True)

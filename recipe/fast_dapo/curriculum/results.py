@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from recipe.fast_dapo.curriculum.records import (
     NOTHING_TO_LEARN,
-    SCREENED,
     CurriculumSettings,
     Fate,
     Outcome,
+    Phase,
     Sample,
     TrainingGroup,
     UpdateResult,
@@ -83,8 +83,8 @@ def take_results(
         state.keys.update([sample.key for sample in new])
         group = asked.group.with_samples(new, passes)
         fate = group.fate
-        if fate in SCREENED:
-            state.count_screening(group, fate)
+        if asked.phase is Phase.SCREENING and fate is not Fate.PARTLY_SCREENED:
+            state.count_screening(group)
         if fate in NOTHING_TO_LEARN:
             dropped.append(group)
             continue

@@ -34,7 +34,7 @@ class ScreeningPlan:
     """Limits of one prompt's screening, fixed before its first rollout.
 
     Attributes:
-        chunk: Rollouts issued at a time; the first time at least 2.
+        chunk: Rollouts issued at a time; the first time at least 2, if the limits allow it.
         max_fails: Rollouts after which a prompt that only failed is given up.
         max_passes: Rollouts after which a prompt that only passed is given up.
     """
@@ -44,8 +44,8 @@ class ScreeningPlan:
     max_passes: int
 
     def __post_init__(self) -> None:
-        if self.chunk < 1 or self.max_fails < 2 or self.max_passes < 2:
-            raise ValueError(f"chunk must be at least 1 and both limits at least 2, got {self}")
+        if self.chunk < 1 or self.max_fails < 1 or self.max_passes < 1:
+            raise ValueError(f"chunk and both limits must be at least 1, got {self}")
 
     def next_rollouts(self, num_passes: int, num_samples: int) -> int:
         """Rollouts to issue next; 0: screening is over, mixed or given up.

@@ -77,12 +77,16 @@ class CurriculumState:
             queue = self.ready if fate is Fate.READY else self.qualified
             queue.push(group.prompt.uid, group.version, group, front=front)
 
-    def count_screening(self, group: TrainingGroup, fate: Fate) -> None:
+    def count_screening(self, group: TrainingGroup) -> None:
         """A prompt's screening has ended."""
         num_samples = len(group.samples)
         self.counts.add_screening(group.num_passes, num_samples)
-        self.counts.add(fate.value)
-        self.screening_record.observe(fate is Fate.QUALIFIED, num_samples)
+        if group.is_qualified:
+            self.counts.add("qualified")
+        else:
+            outcome = Fate.ALL_RIGHT if group.num_passes else Fate.ALL_WRONG
+            self.counts.add(f"{outcome.value}_kept" if group.rule.trains_unmixed else outcome.value)
+        self.screening_record.observe(group.is_qualified, num_samples)
 
     def expire(self, settings: CurriculumSettings) -> list[TrainingGroup]:
         """Prompts with a sample older than `max_staleness`: they wait for their screening again, before all others."""
@@ -133,7 +137,9 @@ class CurriculumState:
     def num_to_admit(self, settings: CurriculumSettings) -> int:
         """Prompts whose screening should begin now."""
         if settings.schedule != "streaming":
-            return len(self.waiting)
+            # Where every screened prompt is trained on, more than the batch needs would only grow old.
+            needed = settings.train_batch_size - len(self.ready) - len(self.qualified)
+            return min(len(self.waiting), max(0, needed)) if settings.train_on == "all" else len(self.waiting)
         limit = settings.max_num_gen_batches
         if limit and self.num_gen_batches(settings) >= limit:
             return 0  # what is in flight may complete the batch; if not, `check_num_gen_batches` raises
@@ -141,7 +147,7 @@ class CurriculumState:
             wanted=settings.train_batch_size,
             certain=len(self.ready) + len(self.qualified) + self.num_continuing,
             in_screening=len(self.in_flight) - self.num_continuing + len(self.partly_screened),
-            qualified_share=self.screening_record.qualified_share,
+            qualified_share=1.0 if settings.train_on == "all" else self.screening_record.qualified_share,
             max_in_screening=settings.gen_batch_size,
         )
 

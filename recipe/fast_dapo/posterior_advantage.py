@@ -1,0 +1,133 @@
+"""The posterior baseline as an advantage estimator of verl's: `algorithm.adv_estimator=posterior`.
+
+`curriculum/baseline.py` has the algorithm. The curriculum says beforehand what it knew of the prompts of a batch
+(`prepare`); without it, in verl's own trainers too, groups are shrunk towards what earlier batches of the run had.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from verl.trainer.ppo.core_algos import register_adv_est
+
+from recipe.fast_dapo.curriculum.baseline import RewardScale, credibility, leave_one_out_baselines
+from verl_ext.serving.rollout_key import session_of, uid_of
+
+NAME = "posterior"
+# Batches whose groups say what to expect where no posterior is known.
+_NUM_BATCHES = 8
+
+
+@dataclass(frozen=True)
+class KnownPrompt:
+    """What is known of one prompt's rollouts beside their rewards.
+
+    Attributes:
+        alpha, beta: Of the posterior of its pass rate before its first rollout.
+        successes: Of its rollouts, by session; 0 to 1.
+        stages: The generation call of each.
+    """
+
+    alpha: float
+    beta: float
+    successes: Sequence[float]
+    stages: Sequence[int]
+
+
+@dataclass
+class _Prepared:
+    keys: Sequence[str]
+    prompts: Mapping[str, KnownPrompt]
+    scale: RewardScale
+
+
+_prepared: list[_Prepared] = []  # for the batch whose advantages are computed next, if any
+_earlier: list[list[np.ndarray]] = []  # rewards by group of earlier batches, for runs without a posterior
+
+
+def prepare(keys: Sequence[str], prompts: Mapping[str, KnownPrompt], scale: RewardScale) -> None:
+    """Say what is known of the batch whose advantages are computed next in this process.
+
+    Args:
+        keys: Of its rows, in their order.
+        prompts: By uid. Rows of others only fill up the batch, and have no advantage.
+        scale: Of rewards by successes; takes those of this batch into account once they are used.
+    """
+    _prepared[:] = [_Prepared(keys, prompts, scale)]
+
+
+@register_adv_est(NAME)
+def posterior_advantage(
+    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray, **kwargs: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rewards minus the posterior leave-one-out baseline, the same for all tokens of a rollout.
+
+    Args:
+        token_level_rewards: (B, T).
+        response_mask: (B, T), 1 for the tokens of the response.
+        index: (B,) uid of each row's prompt.
+        kwargs: What verl gives to all estimators.
+
+    Returns:
+        Advantages and returns, both (B, T).
+    """
+    with torch.no_grad():
+        rewards_B = token_level_rewards.sum(-1).double().cpu().numpy()
+        prepared = _prepared.pop() if _prepared else None
+        if prepared is not None and len(prepared.keys) == len(rewards_B):
+            advantages_B = _with_posteriors(rewards_B, prepared)
+        else:
+            advantages_B = _with_credibility(rewards_B, index, response_mask.any(-1).cpu().numpy())
+        advantages = torch.from_numpy(advantages_B).to(token_level_rewards)[:, None] * response_mask
+    return advantages, advantages
+
+
+def _with_posteriors(rewards_B: np.ndarray, prepared: _Prepared) -> np.ndarray:
+    sessions: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))  # rows of each session
+    for row, key in enumerate(prepared.keys):
+        if uid_of(key) in prepared.prompts:
+            sessions[uid_of(key)][session_of(key)].append(row)
+
+    rewards: dict[str, np.ndarray] = {}
+    sums: dict[str, np.ndarray] = {}
+    for uid, rows in sessions.items():
+        # The reward of a session with several outputs is that of its last.
+        last = [max(rows[session], key=lambda row: _output(prepared.keys[row])) for session in sorted(rows)]
+        rewards[uid] = rewards_B[last]
+        successes = np.array([prepared.prompts[uid].successes[session] for session in sorted(rows)])
+        sums[uid] = RewardScale.sums_of(successes, rewards[uid])
+
+    all_sums = sum(sums.values(), np.zeros(5))
+    advantages_B = np.zeros(len(rewards_B))
+    for uid, rows in sessions.items():
+        known = prepared.prompts[uid]
+        failure, gain = prepared.scale.line(all_sums - sums[uid])
+        strength = known.alpha + known.beta
+        stages = np.array([known.stages[session] for session in sorted(rows)])
+        baselines = leave_one_out_baselines(rewards[uid], stages, failure + gain * known.alpha / strength, strength)
+        for session, advantage in zip(sorted(rows), rewards[uid] - baselines, strict=True):
+            advantages_B[rows[session]] = advantage
+    prepared.scale.add(all_sums)
+    return advantages_B
+
+
+def _with_credibility(rewards_B: np.ndarray, index: np.ndarray, is_rollout_B: np.ndarray) -> np.ndarray:
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row in np.flatnonzero(is_rollout_B):
+        rows[str(index[row])].append(int(row))
+    groups = [rewards_B[own] for own in rows.values()]
+    mean, strength = credibility([group for batch in _earlier for group in batch])
+    advantages_B = np.zeros(len(rewards_B))
+    for own, group in zip(rows.values(), groups, strict=True):
+        advantages_B[own] = group - leave_one_out_baselines(group, np.zeros(len(group)), mean, strength)
+    _earlier.append(groups)
+    del _earlier[:-_NUM_BATCHES]
+    return advantages_B
+
+
+def _output(key: str) -> int:
+    """The number of an output among those of its session."""
+    return int(key.rpartition("_")[2])

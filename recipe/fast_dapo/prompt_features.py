@@ -1,0 +1,102 @@
+"""What is known of each prompt without a rollout, as numbers for the prior of its pass rate (`curriculum/prior.py`).
+
+    length          of the prompt in characters
+    source X        1 for prompts of data_source X, else 0; the sources beyond the 32 largest have none of their own
+    extra_info.F    every number or bool that a data set notes of its prompts: a level, digits, a known pass rate
+
+Numbers go through arcsinh: as they are near 0, and as their logarithm where they are large. Who lacks a number gets the
+mean of the others. `index` is a name and not a number.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+MAX_SOURCES = 32
+# Fields of extra_info beyond these are left out, those that most rows have first: each costs time in every fit.
+MAX_FIELDS = 16
+
+
+@dataclass(frozen=True)
+class PromptFeatures:
+    """Of a data set's prompts, by position.
+
+    Attributes:
+        names: F of them.
+        values_PF: (P, F) float64, finite.
+        sources_P: (P,) int64, the number of each prompt's data source.
+        source_names: By that number.
+    """
+
+    names: tuple[str, ...]
+    values_PF: np.ndarray
+    sources_P: np.ndarray
+    source_names: tuple[str, ...]
+
+
+def prompt_features(sources: Sequence[Any], prompts: Iterable[Any], extra_infos: Iterable[Any]) -> PromptFeatures:
+    """Features of P prompts.
+
+    Args:
+        sources: data_source of each; None where there is none.
+        prompts: Text, or chat messages whose content is text or parts.
+        extra_infos: Mappings; or None, where a row has none.
+    """
+    counts = Counter(str(source) for source in sources)
+    source_names = tuple(name for name, _ in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
+    number_of = {name: number for number, name in enumerate(source_names)}
+    sources_P = np.array([number_of[str(source)] for source in sources], dtype=np.int64)
+    columns = {"length": np.array([_num_characters(prompt) for prompt in prompts], dtype=np.float64)}
+    columns |= _numbers(list(extra_infos))
+    columns = {name: np.arcsinh(values) for name, values in columns.items()}
+    if len(source_names) > 1:
+        own = enumerate(source_names[:MAX_SOURCES])
+        columns |= {f"source {name}": (sources_P == number).astype(np.float64) for number, name in own}
+    return PromptFeatures(tuple(columns), np.stack(list(columns.values()), 1), sources_P, source_names)
+
+
+def dataset_features(dataset: Any, prompt_key: str) -> PromptFeatures:
+    """Features of a data set of verl's, of ours, or of the user's own; only that one is asked row by row."""
+    frame: Any = getattr(dataset, "dataframe", None)
+    names: Sequence[str] = getattr(frame, "column_names", ())
+    if prompt_key not in names:
+        rows = [dataset[position] for position in range(len(dataset))]
+        return prompt_features(
+            [row.get("data_source") for row in rows],
+            [row.get("raw_prompt", "") for row in rows],
+            [row.get("extra_info") for row in rows],
+        )
+    nothing = [None] * len(frame)
+    return prompt_features(
+        frame["data_source"] if "data_source" in names else nothing,
+        frame[prompt_key],
+        frame["extra_info"] if "extra_info" in names else nothing,
+    )
+
+
+def _num_characters(prompt: Any) -> int:
+    if isinstance(prompt, str):
+        return len(prompt)
+    if isinstance(prompt, dict):
+        return _num_characters(prompt.get("content", prompt.get("text")))
+    return sum(map(_num_characters, prompt)) if isinstance(prompt, Iterable) else 0
+
+
+def _numbers(extra_infos: Sequence[Any]) -> dict[str, np.ndarray]:
+    """The columns of finite numbers."""
+    fields = Counter(
+        name for info in extra_infos for name, value in (info or {}).items() if _is_number(value) and name != "index"
+    )
+    columns: dict[str, np.ndarray] = {}
+    for name, _ in sorted(fields.items(), key=lambda entry: (-entry[1], entry[0]))[:MAX_FIELDS]:
+        values = [(info or {}).get(name) for info in extra_infos]
+        column = np.array([float(value) if _is_number(value) else np.nan for value in values])
+        columns[f"extra_info.{name}"] = np.where(np.isnan(column), np.nanmean(column), column)
+    return columns
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, np.number)) and bool(np.isfinite(value))
