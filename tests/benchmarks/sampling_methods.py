@@ -20,7 +20,7 @@ from learning_lab import Policy, Rollout
 from recipe.fast_dapo.curriculum.correction import clip_weights, horvitz_thompson_weight
 from recipe.fast_dapo.curriculum.data_controller import DataController
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings
-from recipe.fast_dapo.curriculum.records import CurriculumSettings, GenerationInput, Prompt, Sample
+from recipe.fast_dapo.curriculum.records import CurriculumSettings, GenerationInput, Prompt, Sample, TrainingGroup
 
 
 @dataclass
@@ -184,6 +184,10 @@ class Curriculum(Method):
         predictor: Settings of the posterior, or None for epochs in random order.
         screening_chunk: Rollouts a stage of sequential screening; None for all n at once.
         clip: Of Horvitz-Thompson weights; used with settings.correction="horvitz_thompson".
+        features_PF, sources_P: Of the prompts, for the posterior.
+
+    Attributes:
+        trained_groups: Of the last batch.
     """
 
     def __init__(
@@ -195,10 +199,13 @@ class Curriculum(Method):
         predictor: PredictorSettings | None = None,
         screening_chunk: int | None = None,
         clip: float | None = None,
+        features_PF: np.ndarray | None = None,
+        sources_P: np.ndarray | None = None,
     ) -> None:
         super().__init__(num_prompts, batch=settings.train_batch_size, group=settings.group_size, seed=seed)
         self.settings, self.clip = settings, clip
-        self.posterior = PassRatePosterior(num_prompts, predictor) if predictor else None
+        self.posterior = PassRatePosterior(num_prompts, predictor, features_PF, sources_P) if predictor else None
+        self.trained_groups: list[TrainingGroup] = []
         self.controller = DataController(settings, screening_chunk)
         self._rollouts: dict[str, Rollout] = {}
         self._numbers = itertools.count()
@@ -223,7 +230,7 @@ class Curriculum(Method):
         self._free(controller.evict(policy.version).released_keys)
         while streaming or not controller.is_ready_for_training():
             controller.add_new_prompts_first_generation_phase(self._new_prompts())
-            if self.posterior is not None and controller.screening_chunk is not None:
+            if self.posterior is not None:
                 positions = [int(prompt.index) for prompt in controller.prompts_to_screen()]
                 controller.set_posteriors(self.posterior.posteriors(positions))
             inputs = controller.get_generation_inputs()
@@ -235,7 +242,8 @@ class Curriculum(Method):
                     self.posterior.observe(int(outcome.index), outcome.passes, outcome.samples - outcome.passes)
             self._free(result.released_keys)
         rollouts, groups, weights = [], [], []
-        for group in controller.get_training_data():
+        self.trained_groups = controller.get_training_data()
+        for group in self.trained_groups:
             samples = controller.trained_samples(group)
             rollouts += [self._rollouts[sample.key] for sample in samples]
             groups += [group.prompt.uid] * len(samples)

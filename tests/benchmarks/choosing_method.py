@@ -1,0 +1,65 @@
+"""Our method: the product's controller with the posterior's choice and baseline, everything that was generated trained on."""
+
+import numpy as np
+from learning_lab import Policy, Task
+from sampling_methods import Batch, Curriculum
+
+from recipe.fast_dapo.curriculum.baseline import leave_one_out_baselines
+from recipe.fast_dapo.curriculum.predictor import PredictorSettings
+from recipe.fast_dapo.curriculum.records import CurriculumSettings
+
+EXPLORATION_EPOCHS = 32.0
+
+
+class Choose(Curriculum):
+    """Both phases of Fast DAPO, small: half of a group screens a prompt, and a mixed one gets the other half.
+
+    The prior of a prompt's pass rate is from what it is, the choice by Thompson draws closest to 1/2, the baseline the
+    posterior mean, and nothing is thrown away (`curriculum.train_on=all`).
+
+    Args:
+        group: N, at most; a group of 1 or 2 has no second phase.
+        task: For the features of its prompts.
+        use_features: False: one prior for all prompts.
+        predictor: Further settings of the posterior.
+    """
+
+    def __init__(
+        self,
+        num_prompts: int,
+        *,
+        batch: int,
+        group: int,
+        seed: int,
+        task: Task,
+        use_features: bool = True,
+        **predictor: float,
+    ) -> None:
+        n = min(group, max(2, group // 2))
+        settings = CurriculumSettings(
+            n=n,
+            n_continue=group - n,
+            train_on="all",
+            train_batch_size=batch,
+            gen_batch_size=batch,
+            schedule="streaming",
+        )
+        super().__init__(
+            num_prompts,
+            settings,
+            seed=seed,
+            predictor=PredictorSettings(**{"seed": seed, "exploration_epochs": EXPLORATION_EPOCHS} | predictor),
+            features_PF=task.features if use_features else None,
+            sources_P=task.domains,
+        )
+
+    def _collect(self, policy: Policy) -> Batch:
+        batch = super()._collect(policy)
+        advantages = []
+        for group in self.trained_groups:
+            rewards = np.array([sample.success for sample in group.samples])
+            strength = group.prompt.alpha + group.prompt.beta
+            baselines = leave_one_out_baselines(rewards, group.stages, group.prompt.alpha / strength, strength)
+            advantages += (rewards - baselines).tolist()
+        batch.advantages = np.array(advantages)
+        return batch
