@@ -200,6 +200,7 @@ class Policy:
             prompt_ids, responses, rollout_log_probs = prompt_ids[rows], responses[rows], rollout_log_probs[rows]
             mask, advantages_BT = mask[rows], advantages_BT[rows]
         old_log_probs = is_weights = None
+        norm = loss = torch.zeros(())
         for _ in range(updates):
             log_probs = self._completion_log_probs(prompt_ids, responses)
             if old_log_probs is None:
