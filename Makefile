@@ -40,7 +40,7 @@ export SSL_CERT_FILE := $(CERT)
 endif
 TORCH_SOURCE := $(if $(wildcard $(addsuffix /torch-*,$(FIND_LINKS))),,--torch-backend=cpu)
 
-.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-fast test-unit test-gpu test-release lint contract docs docs-serve benchmark clean
+.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-fast test-unit test-gpu test-release lint contract docs docs-serve benchmark leaderboard clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -150,6 +150,9 @@ benchmark: demo-data  ## Measure; docs/benchmarks.md keeps the results. QUICK=1:
 	@$(PY) tests/benchmarks/fast_dapo_efficiency.py $(if $(QUICK),--quick)
 	@$(PY) tests/benchmarks/bench_data_controller.py $(if $(QUICK),--prompts 20000)
 	@test ! -f outputs/fast_dapo_demo/metrics.jsonl || $(PY) tests/benchmarks/step_overhead.py outputs/fast_dapo_demo
+
+leaderboard: demo-data  ## Every way to choose rollouts, each tuned: hours; kill it and call again. QUICK=1: under 15 minutes
+	@$(PY) tests/benchmarks/fast_dapo_leaderboard.py $(if $(QUICK),--quick)
 
 clean:  ## Remove the environment, caches and everything runs wrote
 	rm -rf $(VENV) outputs .pytest_cache .ruff_cache .hypothesis *.egg-info

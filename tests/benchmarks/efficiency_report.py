@@ -11,12 +11,16 @@ import numpy as np
 TARGETS = (0.15, 0.20, 0.25)
 
 
+def smoothed(history: Sequence[Mapping[str, Any]], place: int) -> float:
+    """Mean accuracy of a look and the two before it."""
+    return sum(entry["accuracy"] for entry in history[place - 2 : place + 1]) / 3
+
+
 def at_target(result: Mapping[str, Any], gain: float, column: str) -> float:
     """`column` at the first look where the mean of the last three accuracies has gained so much; nan: never."""
     history = result["history"]
     for place in range(3, len(history)):
-        smoothed = sum(entry["accuracy"] for entry in history[place - 2 : place + 1]) / 3
-        if smoothed >= history[0]["accuracy"] + gain:
+        if smoothed(history, place) >= history[0]["accuracy"] + gain:
             return float(history[place][column])
     return float("nan")
 

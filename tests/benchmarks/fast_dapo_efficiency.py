@@ -26,7 +26,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from efficiency_report import TARGETS, write_report
+from efficiency_report import TARGETS, smoothed, write_report
 
 GROUP, BATCH, NUM_PROMPTS = 16, 16, 2048
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,7 +142,7 @@ def run(job: Job) -> dict:
 
 
 def _smoothed(history: Sequence[dict]) -> float:
-    return sum(entry["accuracy"] for entry in history[-3:]) / 3 if len(history) > 3 else 0.0
+    return smoothed(history, len(history) - 1) if len(history) > 3 else 0.0
 
 
 class Runs:

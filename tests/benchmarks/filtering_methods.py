@@ -1,4 +1,4 @@
-"""Competitors that generate and then keep what has mixed rewards: Pilot-Commit and GRESO."""
+"""Competitors that generate and then keep what has mixed rewards: verl's filter_groups, Pilot-Commit and GRESO."""
 
 import itertools
 import math
@@ -15,6 +15,33 @@ MAX_PASSES = 4
 def pass_rate(rollouts: list[Rollout]) -> float:
     """Mean reward."""
     return sum(rollout.reward for rollout in rollouts) / len(rollouts)
+
+
+class PlainFilterGroups(Method):
+    """verl's filter_groups (DAPO, arXiv 2503.14476) without Ray and TransferQueue, for many runs.
+
+    Generates what `FilterGroups` does with verl's own buffer: `batch` groups at first; for each group of equal rewards
+    two more, up to `batch` at a time, until `batch` groups are mixed. These are trained on, the surplus is discarded:
+    here the last ones, in verl any, as its buffer sorts the finished groups by their step only.
+
+    Differs where there is nothing to learn: verl goes on for ever.
+    """
+
+    def _collect(self, policy: Policy) -> Batch:
+        mixed: list[list[Rollout]] = []
+        equal: list[list[Rollout]] = []
+        size, credit = self.batch, 0
+        while len(mixed) < self.batch and len(mixed) + len(equal) < MAX_PASSES * self.num_prompts:
+            prompts = list(itertools.islice(self._order, size))
+            self.num_screened += size
+            groups = self._generate_groups(policy, prompts, [self.group] * size)
+            is_mixed = [direction(rollouts) == 0 for rollouts in groups]
+            mixed += list(itertools.compress(groups, is_mixed))
+            equal += [group for group, kept in zip(groups, is_mixed, strict=True) if not kept]
+            credit += 2 * is_mixed.count(False)
+            size = min(credit, self.batch)
+            credit -= size
+        return Batch.of_groups((mixed or equal)[: self.batch])
 
 
 @dataclass

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
+from torch.nn import functional
 from transformers import AutoModelForCausalLM, DynamicCache
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_adv_estimator_fn
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
@@ -26,6 +27,7 @@ from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, 
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 
 MAX_PROMPT, MAX_RESPONSE = 20, 10
+ROWS_PER_FORWARD = 128  # of rows sorted by length
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,14 @@ class Policy:
         learning_rate: Of AdamW (betas .9, .999, no decay); gradients are clipped to norm 1.
         estimator: verl's name of an advantage estimator.
         seed: Of the sampling.
+        compact: Leave what has no part in a gradient out of the update: rollouts without an advantage, and columns of
+            padding. The gradient is the same up to the order of its sums, for a third to all of the time.
     """
 
-    def __init__(self, base: Path, task: Task, *, learning_rate: float, estimator: str, seed: int) -> None:
-        self.task = task
+    def __init__(
+        self, base: Path, task: Task, *, learning_rate: float, estimator: str, seed: int, compact: bool = False
+    ) -> None:
+        self.task, self.compact = task, compact
         self.model = copy.deepcopy(_load(base))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate, weight_decay=0.0)
         self.estimator = get_adv_estimator_fn(estimator)
@@ -159,15 +165,22 @@ class Policy:
         groups: Sequence[str],
         weights: np.ndarray | None = None,
         advantages: np.ndarray | None = None,
+        *,
+        updates: int = 1,
     ) -> dict[str, float]:
-        """One optimizer step.
+        """So many optimizer steps on one batch; the weights count as one version newer.
 
         Args:
             rollouts: B of them.
             groups: Name of each one's prompt.
             weights: (B,) factors on the advantages; None: 1.
             advantages: (B,), one per rollout, in place of the estimator's.
+            updates: Steps, each on the whole batch; verl's loss clips how far its ratios leave those of the first.
+
+        Returns:
+            Norm of the gradient and loss of the last step.
         """
+        prompt_ids = self.task.prompts[torch.tensor([rollout.prompt for rollout in rollouts])]
         responses, rollout_log_probs, mask = self._padded_responses(rollouts)
         if advantages is None:
             rewards = torch.zeros_like(mask)
@@ -180,24 +193,34 @@ class Policy:
             advantages_BT = torch.from_numpy(advantages).to(mask)[:, None] * mask
         if weights is not None:
             advantages_BT = advantages_BT * torch.from_numpy(weights).to(advantages_BT)[:, None]
-        log_probs = self._log_probs(torch.tensor([rollout.prompt for rollout in rollouts]), responses)
-        old_log_probs = log_probs.detach()
-        is_weights, _ = compute_rollout_correction_weights(
-            old_log_probs - rollout_log_probs, mask, rollout_is="token", rollout_is_threshold=2.0
-        )
-        loss, _ = compute_policy_loss_vanilla(
-            old_log_prob=old_log_probs,
-            log_prob=log_probs,
-            advantages=advantages_BT,
-            response_mask=mask,
-            loss_agg_mode="token-mean",
-            config=self.loss_config,
-            rollout_is_weights=is_weights,
-        )
-        self.optimizer.zero_grad()
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
+        self.loss_config.global_batch_info = {"batch_num_tokens": mask.sum()}  # of all rollouts
+        if self.compact:
+            rows = (advantages_BT != 0).any(1)
+            rows[0] |= not rows.any()  # AdamW moves by its momentum where there is no gradient
+            prompt_ids, responses, rollout_log_probs = prompt_ids[rows], responses[rows], rollout_log_probs[rows]
+            mask, advantages_BT = mask[rows], advantages_BT[rows]
+        old_log_probs = is_weights = None
+        norm = loss = torch.zeros(())
+        for _ in range(updates):
+            log_probs = self._completion_log_probs(prompt_ids, responses)
+            if old_log_probs is None:
+                old_log_probs = log_probs.detach()
+                is_weights, _ = compute_rollout_correction_weights(
+                    old_log_probs - rollout_log_probs, mask, rollout_is="token", rollout_is_threshold=2.0
+                )
+            loss, _ = compute_policy_loss_vanilla(
+                old_log_prob=old_log_probs,
+                log_prob=log_probs,
+                advantages=advantages_BT,
+                response_mask=mask,
+                loss_agg_mode="token-mean",
+                config=self.loss_config,
+                rollout_is_weights=is_weights,
+            )
+            self.optimizer.zero_grad()
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
         self.version += 1
         return {"grad_norm": float(norm), "loss": float(loss.detach())}
 
@@ -227,11 +250,24 @@ class Policy:
 
     def _completion_log_probs(self, prompt_ids: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
         """(B, T) log-probs of the responses' tokens; those of padding mean nothing."""
+        if not self.compact:
+            return self._forward(prompt_ids, responses)
+        # Rows of like length together, without the padding that they share.
+        prompt_lengths, lengths = ((ids != self.task.pad).sum(1) for ids in (prompt_ids, responses))
+        order = torch.argsort(prompt_lengths + lengths, stable=True)
+        parts = []
+        for rows in order.split(ROWS_PER_FORWARD):
+            first, width = -int(prompt_lengths[rows].max()), int(lengths[rows].max())
+            part = self._forward(prompt_ids[rows, first:], responses[rows, :width])
+            parts.append(functional.pad(part, (0, responses.shape[1] - width)))
+        return torch.cat(parts)[torch.argsort(order)]
+
+    def _forward(self, prompt_ids: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
         ids = torch.cat([prompt_ids, responses], 1)
         mask = (ids != self.task.pad).long()
         mask[:, prompt_ids.shape[1] :] = 1
         positions = (mask.cumsum(-1) - 1).clamp_min(0)
-        logits = self.model(ids, attention_mask=mask, position_ids=positions).logits
+        logits = self.model(ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
         return logprobs_from_logits(logits[:, prompt_ids.shape[1] - 1 : -1], responses)
 
     @torch.no_grad()

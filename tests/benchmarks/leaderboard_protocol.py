@@ -1,0 +1,283 @@
+"""What `fast_dapo_leaderboard.py` compares, how it tunes, and when a run ends. Pure: a run is what a function returns.
+
+A *result* is a run as JSON: its `job`, its `history` (a dict per look: rollouts, tokens, trained, trained_tokens and
+accuracy, among others), and its processor `seconds`. A *shape* is a batch: prompts x rollouts of a prompt.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from efficiency_report import TARGETS, area_under_curve, at_target
+
+NUM_PROMPTS = 2048
+# By name, the folder of the base model in outputs/models.
+POOLS = {"B": "arithmetic_base", "E": "arithmetic_base", "C": "arithmetic_base"}
+
+Result = Mapping[str, Any]
+Score = tuple[float, ...]
+
+# 64 to 512 rollouts a batch, the likeliest first: the quick form tries the first three.
+SHAPES = (
+    *((64, 2), (64, 4), (16, 8), (32, 2), (128, 2), (16, 4)),
+    *((32, 4), (128, 4), (32, 8), (64, 8), (16, 16), (32, 16)),
+)
+# Two phases need at least two rollouts in each.
+TWO_PHASE_SHAPES = (
+    *((16, 8), (32, 8), (16, 16), (16, 4), (32, 4), (64, 4)),
+    *((128, 4), (64, 8), (32, 16), (8, 8), (8, 16), (8, 32)),
+)
+# Without groups only the number of rollouts counts.
+SINGLE_SHAPES = tuple((size, 1) for size in (64, 128, 256, 80, 96, 112, 160, 192, 224, 320, 384, 512))
+# With a baseline of its own a method can have single rollouts, too; groups of 16 make room for them.
+CHOOSE_SHAPES = (
+    *((64, 2), (32, 4), (64, 1), (128, 1), (32, 2), (128, 2)),
+    *((16, 4), (64, 4), (128, 4), (16, 8), (32, 8), (64, 8)),
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method of the leaderboard.
+
+    Attributes:
+        title: For people.
+        factory: "module:name" of what makes it: (num_prompts, *, batch, group, seed, task).
+        seconds_per_1000: Processor seconds of a thousand rollouts with their updates and looks, measured on pool B.
+        estimator: verl's name of the advantage estimator; not used where a method has advantages of its own.
+        shapes: The batches that tuning tries, equally many for every method.
+    """
+
+    title: str
+    factory: str
+    seconds_per_1000: float
+    estimator: str = "rloo"
+    shapes: Sequence[tuple[int, int]] = SHAPES
+
+
+METHODS = {
+    "uniform_rloo": Entry("uniform RLOO", "leaderboard_methods:Uniform", 0.65),
+    "uniform_grpo": Entry("uniform GRPO", "leaderboard_methods:Uniform", 0.65, estimator="grpo"),
+    "filter_groups": Entry("verl's filter_groups", "leaderboard_methods:FilterGroups", 0.6),
+    "two_phase": Entry("two phases", "leaderboard_methods:two_phase", 0.65, shapes=TWO_PHASE_SHAPES),
+    "pilot_commit": Entry("Pilot-Commit", "leaderboard_methods:PilotCommit", 0.5),
+    "greso": Entry("GRESO", "leaderboard_methods:Greso", 0.5),
+    "mopps": Entry("MoPPS", "leaderboard_methods:Mopps", 0.65),
+    "dps": Entry("DPS", "leaderboard_methods:Dps", 0.65),
+    "knapsack": Entry("Knapsack RL", "leaderboard_methods:Knapsack", 0.65),
+    "spo": Entry("SPO", "leaderboard_methods:SingleStream", 1.9, shapes=SINGLE_SHAPES),
+}
+BASELINES = ("uniform_rloo", "uniform_grpo")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is tuned.
+
+    Attributes:
+        learning_rate: Of AdamW.
+        batch: Prompts of a batch.
+        group: Rollouts of a prompt, on average where a method allocates them.
+        updates: Optimizer steps on a batch.
+    """
+
+    learning_rate: float
+    batch: int
+    group: int
+    updates: int
+
+
+@dataclass(frozen=True)
+class Spacing:
+    """When the accuracy is looked at: `rollouts` or a share of all so far after the last look, whichever is more."""
+
+    rollouts: int
+    share: float
+
+    def next_look(self, rollouts: int) -> float:
+        """Rollouts from which on the next look is due."""
+        return rollouts + max(self.rollouts, self.share * rollouts)
+
+
+# A look costs as much as 100 to 150 rollouts: tuning, which has most of the runs, looks less often.
+TUNING_LOOKS = Spacing(750, 0.10)
+REPORTED_LOOKS = Spacing(250, 0.05)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training run.
+
+    Attributes:
+        budget: Rollouts after which it ends if it has not reached the last target.
+        after: Rollouts that it goes on for once it has.
+        looks: A run looked at more often is another run.
+    """
+
+    method: str
+    pool: str
+    seed: int
+    settings: Settings
+    budget: int
+    after: int = 0
+    looks: Spacing = REPORTED_LOOKS
+
+    @classmethod
+    def from_json(cls, job: Mapping[str, Any]) -> "Job":
+        plain = {name: value for name, value in job.items() if name not in ("settings", "looks")}
+        return cls(**plain, settings=Settings(**job["settings"]), looks=Spacing(**job["looks"]))
+
+    def __str__(self) -> str:
+        own = self.settings
+        return (
+            f"{self.method}, pool {self.pool}, seed {self.seed}: {own.batch} x {own.group}, "
+            f"rate {own.learning_rate:g}, updates {own.updates}"
+        )
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A round of tuning: every candidate that is left is run on each seed, and the best `keep` go on."""
+
+    seeds: tuple[int, ...]
+    budget: int
+    keep: int
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is tried, and what is reported.
+
+    Attributes:
+        rungs: The last one keeps one candidate.
+        num_shapes: The first of each method's shapes.
+        num_seeds: Reported ones, from 0.
+        budget: Rollouts of a reported run.
+    """
+
+    pools: tuple[str, ...]
+    rungs: tuple[Rung, ...]
+    learning_rates: tuple[float, ...]
+    updates: tuple[int, ...]
+    num_shapes: int
+    num_seeds: int
+    budget: int
+
+    def grid(self, method: str) -> list[Settings]:
+        """All candidates of a method: the same number for each."""
+        shapes = METHODS[method].shapes[: self.num_shapes]
+        choices = itertools.product(shapes, self.learning_rates, self.updates)
+        return [Settings(rate, batch, group, updates) for (batch, group), rate, updates in choices]
+
+    @property
+    def num_candidates(self) -> int:
+        """Of every method."""
+        return self.num_shapes * len(self.learning_rates) * len(self.updates)
+
+    @property
+    def tuning_rollouts(self) -> int:
+        """That the tuning of one method on one pool may use; runs that reach the last target use fewer."""
+        total, left = 0, self.num_candidates
+        for rung in self.rungs:
+            total += left * len(rung.seeds) * rung.budget
+            left = rung.keep
+        return total
+
+
+FULL = Protocol(
+    pools=tuple(POOLS),
+    rungs=(
+        Rung((100,), 4_000, 24),
+        Rung((101,), 8_000, 8),
+        Rung((102, 103), 12_000, 3),
+        Rung((104, 105, 106), 40_000, 1),
+    ),
+    learning_rates=(1.5e-4, 3e-4, 6e-4),
+    updates=(1, 2),
+    num_shapes=12,
+    num_seeds=8,
+    budget=40_000,
+)
+QUICK = Protocol(
+    pools=("B",),
+    rungs=(Rung((100,), 4_000, 2), Rung((101,), 12_000, 1)),
+    learning_rates=(1.5e-4, 3e-4),
+    updates=(1,),
+    num_shapes=3,
+    num_seeds=2,
+    budget=20_000,
+)
+
+
+def last_rollout(history: Sequence[Mapping[str, Any]], budget: int, after: int) -> float:
+    """How far a run goes, by its looks so far: `after` past the last target, or to the budget."""
+    reached = at_target({"history": history}, TARGETS[-1], "rollouts")
+    return budget if np.isnan(reached) or reached > budget else reached + after
+
+
+def covers(result: Result, job: Job) -> bool:
+    """Whether a finished run tells all that a run of this job would."""
+    done = Job.from_json(result["job"])
+    end = last_rollout(result["history"], done.budget, done.after)
+    return end >= last_rollout(result["history"], job.budget, job.after)
+
+
+def cut(result: Result, job: Job) -> dict[str, Any]:
+    """A finished run that covers a job, without the looks past the job's end."""
+    end = last_rollout(result["history"], job.budget, job.after)
+    history = [look for look in result["history"] if look["rollouts"] <= end]
+    return {**result, "job": asdict(job), "history": history}
+
+
+def rollouts_to(result: Result, gain: float, budget: int) -> float:
+    """Rollouts generated until a target; the budget if it was never reached."""
+    reached = at_target(result, gain, "rollouts")
+    return float(budget) if np.isnan(reached) else reached
+
+
+def score(results: Sequence[Result], budget: int) -> Score:
+    """Of a candidate, over the seeds of a rung; the lower, the better.
+
+    Mean rollouts to +25 points, of a seed that never got there the budget; where that is equal, to +20, then to +15;
+    at last the area under the curve. So a budget too short for the last target is decided by the highest one that
+    tells candidates apart.
+    """
+    means = [float(np.mean([rollouts_to(result, gain, budget) for result in results])) for gain in reversed(TARGETS)]
+    return (*means, -float(np.mean([area_under_curve(result, budget) for result in results])))
+
+
+def best(candidates: Sequence[Settings], scores: Sequence[Score], keep: int) -> list[Settings]:
+    """The candidates with the lowest scores, best first; of equal ones the earlier."""
+    order = sorted(range(len(candidates)), key=lambda place: scores[place])
+    return [candidates[place] for place in order[:keep]]
+
+
+def tune(
+    methods: Sequence[str], pool: str, protocol: Protocol, finish: Callable[[Sequence[Job]], Sequence[Result]]
+) -> dict[str, Settings]:
+    """Successive halving: the settings of each method on a pool.
+
+    Args:
+        finish: Makes runs, and returns their results in the order of the jobs. A rung is asked for as a whole, over
+            all methods, so that it can keep several processors busy.
+    """
+    alive = {method: protocol.grid(method) for method in methods}
+    for rung in protocol.rungs:
+        jobs = [
+            Job(method, pool, seed, settings, rung.budget, looks=TUNING_LOOKS)
+            for method, candidates in alive.items()
+            for settings in candidates
+            for seed in rung.seeds
+        ]
+        results = iter(finish(jobs))
+        for method, candidates in alive.items():
+            runs = [list(itertools.islice(results, len(rung.seeds))) for _ in candidates]
+            alive[method] = best(candidates, [score(run, rung.budget) for run in runs], rung.keep)
+    return {method: candidates[0] for method, candidates in alive.items()}
+
+
+def seconds_of(method: str, rollouts: int) -> float:
+    """Processor seconds of so many rollouts, as measured."""
+    return METHODS[method].seconds_per_1000 * rollouts / 1000
