@@ -8,8 +8,6 @@ from recipe.fast_dapo.curriculum.baseline import leave_one_out_baselines
 from recipe.fast_dapo.curriculum.predictor import PredictorSettings
 from recipe.fast_dapo.curriculum.records import CurriculumSettings
 
-EXPLORATION_EPOCHS = 32.0
-
 
 class Choose(Curriculum):
     """Both phases of Fast DAPO, small: half of a group screens a prompt, and a mixed one gets the other half.
@@ -48,7 +46,7 @@ class Choose(Curriculum):
             num_prompts,
             settings,
             seed=seed,
-            predictor=PredictorSettings(**{"seed": seed, "exploration_epochs": EXPLORATION_EPOCHS} | predictor),
+            predictor=PredictorSettings(seed=seed, **predictor),
             features_PF=task.features if use_features else None,
             sources_P=task.domains,
         )

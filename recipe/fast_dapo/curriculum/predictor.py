@@ -9,6 +9,9 @@ gives the most signal near pass rate 1/2 and its screening is then most likely m
 posterior (Thompson sampling) and takes those closest to 1/2. Prompts never seen have the wide prior and are drawn
 often; those known to be hopeless or solved are not.
 
+Evidence lags behind a policy that learns: predictions are corrected by how the last ones came out
+(`recalibration.py`).
+
 The prior is fitted to the pool by what has been seen of it, and to what each prompt is (`prior.py`): a pool in which
 nearly nothing is mixed makes unknown prompts unattractive, and prompts that look like those that were mixed attract.
 
@@ -30,6 +33,7 @@ from pydantic import Field
 
 from recipe.fast_dapo.curriculum.least_recent import LeastRecent
 from recipe.fast_dapo.curriculum.prior import MAX_FITTED, FeaturePrior
+from recipe.fast_dapo.curriculum.recalibration import Recalibration
 from verl_ext.core.settings import Settings
 
 _STATE_VERSION = 2
@@ -52,6 +56,10 @@ class PredictorSettings(Settings):
 
     discount: float = Field(default=0.99, gt=0, le=1)
     """What is kept of the evidence at each weight version. 1: nothing is forgotten."""
+
+    recalibrate: bool = True
+    """Predictions are corrected by how those of the last few policies came out, as evidence lags behind a policy that
+    learns. false: they are the posterior of what was seen."""
 
     use_features: bool = True
     """The prior of each prompt depends on its data source, its length and the numbers in its extra_info, as far as
@@ -100,6 +108,7 @@ class PassRatePosterior:
         self.prior = FeaturePrior(
             features_PF, (settings.prior_passes, settings.prior_fails), settings.prior_weight or np.inf
         )
+        self.recalibration = Recalibration()
         self._sources = sources_P
         self._source_shares = np.bincount(sources_P) / num_prompts
         self._source_credits = np.zeros(len(self._source_shares))
@@ -117,10 +126,18 @@ class PassRatePosterior:
 
     def posterior(self, positions: np.ndarray | Sequence[int] | int) -> tuple[np.ndarray, np.ndarray]:
         """(alpha, beta) of the prompts now, float64 arrays of the shape of `positions`."""
-        positions = np.asarray(positions)
+        mean, strength, evidence_share = self._evidence(np.asarray(positions))
+        if self.settings.recalibrate:
+            mean = self.recalibration(mean, evidence_share)
+        return strength * mean, strength * (1 - mean)
+
+    def _evidence(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean and strength of the posterior as it was seen, and the share of rollouts in its strength."""
         prior = self.prior(positions)
         kept = self.settings.discount ** (self.weight_version - self._version[positions])
-        return prior.alpha + kept * self._passes[positions], prior.beta + kept * self._fails[positions]
+        passes, fails = kept * self._passes[positions], kept * self._fails[positions]
+        strength = prior.alpha + prior.beta + passes + fails
+        return (prior.alpha + passes) / strength, strength, (passes + fails) / strength
 
     def posteriors(self, positions: Sequence[int]) -> list[tuple[float, float]]:
         """(alpha, beta) of each of these prompts now."""
@@ -132,6 +149,8 @@ class PassRatePosterior:
         if weight_version < self.weight_version:
             raise ValueError(f"expected weight_version >= {self.weight_version}, got {weight_version}")
         self.weight_version = int(weight_version)
+        if self.settings.recalibrate:
+            self.recalibration.fit(self.weight_version)
         if self.settings.prior_weight is None:
             return
         seen = np.flatnonzero(self._passes + self._fails)
@@ -152,6 +171,8 @@ class PassRatePosterior:
         place = min(int(rate * NUM_BINS), NUM_BINS - 1)
         self._calibration += count, passes * (1 - rate) ** 2 + fails * rate**2, passes, rate * count
         self._reliability[place] += count, rate * count, passes
+        mean, strength, evidence_share = (float(value) for value in self._evidence(np.asarray(position)))
+        self.recalibration.observe(self.weight_version, mean, strength, evidence_share, passes, count)
         kept = self.settings.discount ** (self.weight_version - self._version[position])
         self._passes[position] = kept * self._passes[position] + passes
         self._fails[position] = kept * self._fails[position] + fails
@@ -250,6 +271,7 @@ class PassRatePosterior:
             "state_version": _STATE_VERSION,
             "num_prompts": len(self),
             "prior": self.prior.coefficients.tolist(),
+            "recalibration": self.recalibration.state(),
             "source_credits": self._source_credits.tolist(),
             "weight_version": self.weight_version,
             "exploration_credit": self._exploration_credit,
@@ -282,6 +304,7 @@ class PassRatePosterior:
         self._passes, self._fails, self._version = arrays["passes"], arrays["fails"], arrays["version"]
         self._choices = LeastRecent(np.argsort(arrays["last_choice"], kind="stable"))
         self.prior.coefficients, self._source_credits = coefficients, credits
+        self.recalibration.restore(state["recalibration"])
         self.weight_version = int(state["weight_version"])
         self._exploration_credit = float(state["exploration_credit"])
         self._rng.bit_generator.state = state["rng"]
