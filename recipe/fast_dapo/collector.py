@@ -298,8 +298,14 @@ class Curriculum(Collector):
 
     def summary(self) -> dict[str, Any]:
         totals = self.controller.metrics()
-        dropped = totals["curriculum/total/all_wrong"] + totals["curriculum/total/all_right"]
-        summary: dict[str, Any] = {"rollouts_avoided": int(dropped) * self.settings.controller.n_continue}
+        screened, continued = (int(totals[f"curriculum/total/{name}"]) for name in ("screened", "qualified"))
+        n_continue = self.settings.controller.n_continue
+        summary: dict[str, Any] = {
+            "rollouts_avoided": (screened - continued) * n_continue,
+            "findings": [
+                ("prompts screened", f"{screened:,}, {continued:,} of them mixed" + " and continued" * (n_continue > 0))
+            ],
+        }
         if self.predictor is not None:
             summary["predictor_reliability"] = self.predictor.reliability_table()
         return summary

@@ -19,7 +19,7 @@ from recipe.tracin.settings import read_settings as read_tracin_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "configs/experiment").glob("*.yaml"))
-ON_CPU = ("arithmetic_demo", "tracin_arithmetic", "tracin_toxicity")
+ON_CPU = ("arithmetic_demo", "arithmetic_two_phase", "tracin_arithmetic", "tracin_toxicity")
 # Laid over the configuration of a model.
 BASELINES = ("dapo17k_dapo", "dapo17k_grpo", "dapo17k_rloo")
 # Laid over any run for GPUs.

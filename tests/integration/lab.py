@@ -22,7 +22,7 @@ DATA = ROOT / "outputs/data/arithmetic"
 
 TINY = [
     "+backend=cpu",
-    "+experiment=arithmetic_demo",
+    "+experiment=arithmetic_two_phase",
     "data.val_max_samples=128",
     "data.train_batch_size=8",
     "data.gen_batch_size=24",

@@ -87,6 +87,51 @@ def test_sequential_screening_with_a_posterior_spends_less_on_each_prompt(lab: L
     assert metrics[-1]["curriculum/trained_rollouts"] == 8 * 16
 
 
+def test_every_rollout_is_trained_on_with_the_posterior_as_its_baseline(lab: Lab):
+    def step_with_advantages(trainer: Any) -> tuple[dict[str, float], dict[str, float], dict[str, Any], dict[str, Any]]:
+        from verl_ext.serving import data_plane
+
+        trainer.timing_raw, metrics = {}, {}
+        trainer.on_step_begin()
+        batch = trainer.step(metrics, trainer.timing_raw)
+        trainer.on_step_end()
+        rows = data_plane.read(batch.keys, "train", ["advantages", "rm_scores", "uid"])
+        # Rows that fill up the mini-batch come last, with the same uid and no advantage.
+        known = {group.prompt.uid: group for group in trainer.collector.groups}
+        advantages, rewards = {}, {}
+        for key, advantage, score in zip(
+            batch.keys, rows["advantages"].unbind(), rows["rm_scores"].unbind(), strict=True
+        ):
+            if key.rsplit("_", 2)[0] in known:
+                assert advantage.unique().numel() == 1
+                advantages[key], rewards[key] = float(advantage[0]), float(score.sum())
+            else:
+                assert not advantage.any()
+        groups = {uid: (group.prompt.alpha, group.prompt.beta, group.stages) for uid, group in known.items()}
+        data_plane.clear(batch.keys, batch.partition_id)
+        trainer.global_steps += 1
+        return advantages, rewards, groups, metrics
+
+    choose = {"train_on": "all", "baseline": "posterior", "n": 2, "n_continue": 2}
+    settings = POSTERIOR | {f"curriculum__{name}": value for name, value in choose.items()}
+    with lab.settings(**settings, actor_rollout_ref__rollout__n=4, algorithm__adv_estimator="posterior"):
+        for _ in range(3):
+            advantages, rewards, groups, metrics = lab.call(step_with_advantages)
+            stored, live = lab.call(_names)
+            assert stored == live == set()
+            assert metrics["curriculum/generated_rollouts"] == metrics["curriculum/trained_rollouts"] == len(advantages)
+            assert metrics["curriculum/screened"] == 8 == len(groups)
+    assert 2 * 8 <= len(advantages) <= 4 * 8
+    for uid, (alpha, beta, stages) in groups.items():
+        own = [f"{uid}_{session}_0" for session in range(len(stages))]
+        assert len(own) == (4 if len({rewards[key] for key in own[:2]}) == 2 else 2)
+        for session, key in enumerate(own):
+            others = [rewards[o] for s, o in enumerate(own) if s != session and stages[s] <= stages[session]]
+            baseline = (alpha + sum(others)) / (alpha + beta + len(others))
+            assert advantages[key] == pytest.approx(rewards[key] - baseline, abs=1e-5)
+    assert all(advantage != 0 for advantage in advantages.values())
+
+
 def test_horvitz_thompson_weights_the_advantages_of_whole_groups(lab: Lab):
     def step_with_advantages(trainer: Any) -> dict[str, tuple[float, float, float]]:
         from verl_ext.serving import data_plane
