@@ -10,7 +10,9 @@ Prentice 1986). How much the features are worth is thus learned: where they tell
 constant alone and every prompt has the same prior, the one that fits the pool.
 
 What holds it back while little is known: the constant parts begin at an initial Beta prior, as the opinion of
-`weight` prompts with two rollouts each, and the others have a Gaussian prior around 0.
+`weight` prompts with two rollouts each, and the others have a Gaussian prior around 0, the narrower the more there are.
+
+Shapes: P prompts of the data set, N of them that were seen, F features.
 """
 
 from typing import NamedTuple
@@ -19,13 +21,14 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import betaln, expit, logit, psi
 
-# Prompts that are enough for a fit, which then takes a few milliseconds however long a run is.
+# Prompts that are enough for a fit, which then takes some 10 milliseconds however long a run is.
 MAX_FITTED = 4096
-# Of the coefficients of standardised features. A factor of e^2 in the odds or in the strength is nothing unusual for
-# the first; how alike prompts are differs less.
-MEAN_SCALE, STRENGTH_SCALE = 2.0, 0.5
-# exp(4) rollouts: a prior never counts for more, nor for less than exp(-4).
+# By which logits and log-strengths are expected to differ between prompts, by all features together: a scale for each
+# of them would let 30 features that tell nothing predict 64 prompts' outcomes perfectly, and all others wrongly.
+MEAN_SCALE, STRENGTH_SCALE = 1.0, 0.25
+# exp(4) rollouts: a prior never counts for more, nor for less than exp(-4); unless the initial one does.
 LARGEST_LOG_STRENGTH, LARGEST_LOGIT = 4.0, 8.0
+MAX_ITERATIONS = 50
 
 
 class Beta(NamedTuple):
@@ -35,13 +38,33 @@ class Beta(NamedTuple):
     beta: np.ndarray
 
 
+class Outcomes(NamedTuple):
+    """What was seen of N prompts.
+
+    Attributes:
+        x_NF: (N, 1 + F) their features, after a 1.
+        passes: (N,) rollouts.
+        fails: (N,) rollouts.
+        counts: (N,) prompts that each stands for.
+    """
+
+    x_NF: np.ndarray
+    passes: np.ndarray
+    fails: np.ndarray
+    counts: np.ndarray
+
+
 class FeaturePrior:
     """Beta priors of a data set's prompts.
 
     Args:
-        features_PF: (P, F) numbers, without a constant column; F may be 0. Standardised here.
+        features_PF: (P, F) numbers, without a constant column; F may be 0. Standardised here; those that are the same
+            for all prompts are left out.
         initial: (alpha, beta) of the prior before anything was seen.
         weight: Prompts that this opinion counts as in `fit`; infinite: it stays.
+
+    Attributes:
+        coefficients: (2, 1 + F) w and v, the constants first.
 
     Raises:
         ValueError: If a feature is not finite.
@@ -51,19 +74,18 @@ class FeaturePrior:
         features_PF = np.asarray(features_PF, dtype=np.float64)
         if features_PF.ndim != 2 or not np.isfinite(features_PF).all():
             raise ValueError(f"expected finite features of shape (prompts, features), got {features_PF.shape}")
-        spread = features_PF.std(0)
-        varied = spread > 0
-        standardised = (features_PF[:, varied] - features_PF[:, varied].mean(0)) / spread[varied]
+        mean, spread = features_PF.mean(0), features_PF.std(0)
+        varied = spread > 1e-9 * np.abs(mean)  # what rounding leaves of a constant is below
+        standardised = (features_PF[:, varied] - mean[varied]) / spread[varied]
         self._x_PF = np.concatenate([np.ones((len(features_PF), 1)), standardised], 1)
         self._initial, self._weight = initial, weight
-        self.coefficients = np.zeros((2, self._x_PF.shape[1]))  # w and v
+        self.coefficients = np.zeros((2, self._x_PF.shape[1]))
         self.coefficients[:, 0] = logit(initial[0] / sum(initial)), np.log(sum(initial))
+        self._limits = np.maximum((LARGEST_LOGIT, LARGEST_LOG_STRENGTH), np.abs(self.coefficients[:, 0]))
 
     def __call__(self, positions: np.ndarray) -> Beta:
         """Priors of the prompts at these positions, arrays of the shape of `positions`."""
-        logits, log_strengths = self._clipped(self._x_PF[positions])
-        mean, strength = expit(logits), np.exp(log_strengths)
-        return Beta(strength * mean, strength * (1 - mean))
+        return _priors(self._x_PF[positions], self.coefficients, self._limits)
 
     def fit(self, positions: np.ndarray, passes: np.ndarray, fails: np.ndarray) -> None:
         """Take the coefficients that make these outcomes most likely.
@@ -73,50 +95,74 @@ class FeaturePrior:
             passes: Of each; not necessarily whole, as evidence is discounted.
             fails: Of each.
         """
-        x = self._x_PF[positions]
-        penalties = np.ones((2, x.shape[1])) / np.array([[MEAN_SCALE], [STRENGTH_SCALE]]) ** 2
-        penalties[:, 0] = 0.0  # the constant parts are held by the initial opinion instead
-
-        # That opinion, as outcomes of two rollouts each in the numbers that it expects, of average prompts.
+        if np.isinf(self._weight):
+            return
+        x_NF = self._x_PF[positions]
+        # The initial opinion, as outcomes of two rollouts each in the numbers that it expects, of average prompts.
         a, b = self._initial
         expected = np.array([a * (a + 1), 2 * a * b, b * (b + 1)]) / ((a + b) * (a + b + 1))
-        average = np.zeros((3, x.shape[1]))
+        average = np.zeros((3, x_NF.shape[1]))
         average[:, 0] = 1.0
-        x = np.concatenate([x, average])
-        passes, fails = np.append(passes, [2.0, 1.0, 0.0]), np.append(fails, [0.0, 1.0, 2.0])
-        counts = np.append(np.ones(len(positions)), self._weight * expected)
+        outcomes = Outcomes(
+            np.concatenate([x_NF, average]),
+            np.append(passes, [2.0, 1.0, 0.0]),
+            np.append(fails, [0.0, 1.0, 2.0]),
+            np.append(np.ones(len(positions)), self._weight * expected),
+        )
 
-        def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            coefficients = flat.reshape(2, -1)
-            logits, log_strengths = x @ coefficients[0], x @ coefficients[1]
-            m, s = expit(logits), np.exp(np.clip(log_strengths, -LARGEST_LOG_STRENGTH, LARGEST_LOG_STRENGTH))
-            alpha, beta = np.maximum(s * m, 1e-9), np.maximum(s * (1 - m), 1e-9)
-            likelihood = counts * (betaln(alpha + passes, beta + fails) - betaln(alpha, beta))
-            both = psi(s) - psi(s + passes + fails)
-            by_alpha = psi(alpha + passes) - psi(alpha) + both
-            by_beta = psi(beta + fails) - psi(beta) + both
-            gradient = np.stack(
-                [
-                    x.T @ (counts * (by_alpha - by_beta) * s * m * (1 - m)),
-                    x.T @ (counts * (by_alpha * alpha + by_beta * beta)),
-                ]
-            )
-            value = 0.5 * (penalties * coefficients**2).sum() - likelihood.sum()
-            return float(value), (penalties * coefficients - gradient).ravel()
+        def flat(coefficients: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = loss(coefficients.reshape(2, -1), outcomes, self._limits)
+            return value, gradient.ravel()
 
-        best = minimize(loss, self.coefficients.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 50})
+        # The constants stay where the loss is not flat; what features add to them may be cut.
+        largest = np.full_like(self.coefficients, np.inf)
+        largest[:, 0] = self._limits
+        best = minimize(
+            flat,
+            self.coefficients.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(-largest.ravel(), largest.ravel(), strict=True)),
+            options={"maxiter": MAX_ITERATIONS},
+        )
         self.coefficients = best.x.reshape(2, -1)
 
     @property
     def average(self) -> tuple[float, float]:
         """(alpha, beta) of a prompt with average features."""
-        logits, log_strengths = self._clipped(np.eye(1, self._x_PF.shape[1]))
-        mean, strength = float(expit(logits[0])), float(np.exp(log_strengths[0]))
-        return strength * mean, strength * (1 - mean)
+        alpha, beta = _priors(np.eye(1, self._x_PF.shape[1]), self.coefficients, self._limits)
+        return float(alpha[0]), float(beta[0])
 
-    def _clipped(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        logits, log_strengths = x @ self.coefficients[0], x @ self.coefficients[1]
-        return (
-            np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT),
-            np.clip(log_strengths, -LARGEST_LOG_STRENGTH, LARGEST_LOG_STRENGTH),
-        )
+
+def loss(coefficients: np.ndarray, outcomes: Outcomes, limits: np.ndarray) -> tuple[float, np.ndarray]:
+    """Minus the log-probability of the outcomes, and of the coefficients but the constants, up to a constant.
+
+    Args:
+        coefficients: (2, 1 + F) w and v.
+        outcomes: Beta-binomial under them.
+        limits: (2,) largest logit of a mean and logarithm of a strength, either sign; beyond them the loss is flat.
+
+    Returns:
+        The loss, and its gradient, (2, 1 + F).
+    """
+    x_NF, passes, fails, counts = outcomes
+    penalties = np.zeros_like(coefficients)
+    num_features = coefficients.shape[1] - 1
+    penalties[:, 1:] = num_features / np.array([[MEAN_SCALE], [STRENGTH_SCALE]]) ** 2
+    alpha, beta = _priors(x_NF, coefficients, limits)
+    strength = alpha + beta
+    log_likelihood = counts @ (betaln(alpha + passes, beta + fails) - betaln(alpha, beta))
+    both = psi(strength) - psi(strength + passes + fails)
+    by_alpha = psi(alpha + passes) - psi(alpha) + both
+    by_beta = psi(beta + fails) - psi(beta) + both
+    by_logit = (by_alpha - by_beta) * alpha * beta / strength
+    by_log_strength = by_alpha * alpha + by_beta * beta
+    is_inside = np.abs(x_NF @ coefficients.T) <= limits
+    gradient = x_NF.T @ (counts[:, None] * np.stack([by_logit, by_log_strength], 1) * is_inside)
+    return float(0.5 * (penalties * coefficients**2).sum() - log_likelihood), penalties * coefficients - gradient.T
+
+
+def _priors(x_NF: np.ndarray, coefficients: np.ndarray, limits: np.ndarray) -> Beta:
+    logits = np.clip(x_NF @ coefficients[0], -limits[0], limits[0])
+    strength = np.exp(np.clip(x_NF @ coefficients[1], -limits[1], limits[1]))
+    return Beta(strength * expit(logits), strength * expit(-logits))
