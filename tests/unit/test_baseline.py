@@ -1,13 +1,14 @@
 """The posterior baseline: exact against its formula, and unbiased by enumeration."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.curriculum.baseline import leave_one_out_baselines
+from recipe.fast_dapo.curriculum.baseline import RewardScale, credibility, leave_one_out_baselines
 
 rates = st.floats(0.01, 0.99)
 evidence = st.floats(0.01, 50.0)
@@ -19,13 +20,13 @@ def expected_gradient(rate, group_of, mean, strength):
     Args:
         group_of: Yields (rewards, stages) of every possible group.
     """
-    total = 0.0
+    terms = []
     for rewards, stages in group_of:
-        probability = np.prod([rate if reward else 1 - rate for reward in rewards])
+        probability = math.prod(rate if reward else 1 - rate for reward in rewards)
         scores = np.where(np.array(rewards) == 1, 1 / rate, -1 / (1 - rate))
         baselines = leave_one_out_baselines(np.array(rewards), np.array(stages), mean, strength)
-        total += probability * float(((np.array(rewards) - baselines) * scores).sum())
-    return total
+        terms += (probability * (np.array(rewards) - baselines) * scores).tolist()
+    return math.fsum(terms)
 
 
 def one_stage(num_rollouts):
@@ -42,10 +43,12 @@ def two_phases(n, num_continued, worth_it):
 
 @pytest.mark.parametrize("num_rollouts", [1, 2, 3, 4])
 @given(rate=rates, alpha=evidence, beta=evidence)
+@example(rate=0.01, alpha=0.01, beta=50.0)
+@example(rate=0.99, alpha=0.01, beta=50.0)
 def test_the_gradient_is_unbiased_for_any_prior(num_rollouts, rate, alpha, beta):
     got = expected_gradient(rate, one_stage(num_rollouts), alpha / (alpha + beta), alpha + beta)
     # The gradient of the pass rate with respect to itself is 1, and there are N rollouts of it.
-    assert got == pytest.approx(num_rollouts, abs=1e-12 * num_rollouts / (rate * (1 - rate)))
+    assert got == pytest.approx(num_rollouts, rel=0, abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -56,9 +59,11 @@ def test_two_phases_add_the_prompts_own_gradient_times_the_rollouts_spent(
     n, num_continued, worth_it, rate, alpha, beta
 ):
     groups = list(two_phases(n, num_continued, worth_it))
-    spent = sum(np.prod([rate if reward else 1 - rate for reward in rewards]) * len(rewards) for rewards, _ in groups)
+    spent = math.fsum(
+        math.prod(rate if reward else 1 - rate for reward in rewards) * len(rewards) for rewards, _ in groups
+    )
     got = expected_gradient(rate, groups, alpha / (alpha + beta), alpha + beta)
-    assert got == pytest.approx(spent, abs=1e-12 * spent / (rate * (1 - rate)))
+    assert got == pytest.approx(spent, rel=0, abs=1e-12)
 
 
 def test_using_a_later_stage_would_be_biased():
@@ -104,3 +109,101 @@ def test_what_is_refused():
         leave_one_out_baselines(np.zeros(2), np.zeros(3), 0.5, 1.0)
     with pytest.raises(ValueError, match="strength"):
         leave_one_out_baselines(np.zeros(2), np.zeros(2), 0.5, -1.0)
+
+
+# ------------------------------ what passes and failures are rewarded with ------------------------------
+
+graded = st.lists(st.tuples(st.floats(0, 1), st.floats(-5, 5)), min_size=1, max_size=12)
+
+
+def scale_of(*groups):
+    scale = RewardScale()
+    for successes, rewards in groups:
+        scale.add(RewardScale.sums_of(successes, rewards))
+    return scale
+
+
+@given(rollouts=graded, others=graded)
+def test_the_line_is_that_of_least_squares_through_all_rollouts(rollouts, others):
+    (x, r), (more_x, more_r) = np.array(rollouts).T, np.array(others).T
+    all_x, all_r = np.append(x, more_x), np.append(r, more_r)
+    failure, gain = scale_of((x, r)).line(RewardScale.sums_of(more_x, more_r))
+    if np.var(all_x) > 1e-3:
+        slope, intercept = np.polyfit(all_x, all_r, 1)
+        assert (failure, gain) == (pytest.approx(intercept, abs=1e-6), pytest.approx(slope, abs=1e-6))
+    elif np.var(all_x) < 1e-10:  # nothing tells what a further success would earn
+        assert gain == 1
+    # Through the mean in any case.
+    assert failure + gain * all_x.mean() == pytest.approx(all_r.mean(), abs=1e-6)
+
+
+def test_rewards_of_minus_one_and_one_are_a_line_of_their_own():
+    scale = scale_of(([0, 0, 1], [-1, -1, 1]), ([1, 1], [1, 1]))
+    assert scale.line(np.zeros(5)) == pytest.approx((-1, 2))
+
+
+def test_where_nothing_is_known_a_reward_is_a_success_and_equal_successes_move_it():
+    assert RewardScale().line(np.zeros(5)) == (0, 1)
+    assert scale_of(([1, 1], [3, 5])).line(np.zeros(5)) == pytest.approx((3, 1))
+    assert scale_of(([0], [-1])).line(np.zeros(5)) == pytest.approx((-1, 1))
+
+
+@given(groups=st.lists(graded, min_size=2, max_size=4))
+def test_a_prompt_is_left_out_of_its_own_line(groups):
+    """As if it had not been there: its baselines must not depend on its rollouts."""
+    columns = [np.array(rollouts).T for rollouts in groups]
+    sums = [RewardScale.sums_of(x, r) for x, r in columns]
+    before = scale_of(([0, 1], [-1, 1]))
+    for place, _ in enumerate(groups):
+        others = [columns[other] for other in range(len(groups)) if other != place]
+        without = scale_of(([0, 1], [-1, 1]), *others).line(np.zeros(5))
+        assert before.line(sum(sums) - sums[place]) == pytest.approx(without, rel=1e-4, abs=1e-4)
+
+
+# ------------------------------ groups without a posterior ------------------------------
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.2, 0.2), (2.0, 1.0), (1.0, 4.0)])
+@pytest.mark.parametrize("sizes", [(2,), (8,), (1, 3, 8)])
+def test_credibility_finds_the_strength_of_the_beta_distribution_that_groups_were_drawn_from(a, b, sizes):
+    rng = np.random.default_rng(0)
+    groups = [
+        rng.binomial(1, rate, size=sizes[place % len(sizes)]).astype(float)
+        for place, rate in enumerate(rng.beta(a, b, 60_000))
+    ]
+    mean, strength = credibility(groups)
+    assert mean == pytest.approx(a / (a + b), rel=0.02)
+    assert strength == pytest.approx(a + b, rel=0.1)
+
+
+def test_credibility_of_few_groups_by_hand():
+    """Within: 1.5 / 7. Between: (0.9 - 2 * 1.5 / 7) / (10 - 36 / 10)."""
+    groups = [np.array(rewards) for rewards in ([0.0, 0.0, 1.0, 0.0], [1.0, 1.0], [1.0, 0.0, 1.0, 1.0])]
+    assert credibility(groups) == pytest.approx((0.6, 32 / 11))
+
+
+def test_credibility_is_of_any_scale_of_rewards():
+    rng = np.random.default_rng(1)
+    groups = [rng.normal(mean, 2.0, size=6) for mean in rng.normal(3.0, 1.0, 20_000)]
+    mean, strength = credibility(groups)
+    assert mean == pytest.approx(3.0, rel=0.02)
+    assert strength == pytest.approx(2.0**2 / 1.0**2, rel=0.1)
+
+
+def test_prompts_that_are_all_alike_are_expected_to_stay_so():
+    alike = [np.array([0.0, 1.0])] * 10
+    assert credibility(alike) == (0.5, 1e6)
+    rng = np.random.default_rng(2)
+    assert credibility([rng.binomial(1, 0.3, 4).astype(float) for _ in range(20_000)])[1] > 30
+
+
+def test_prompts_whose_rollouts_all_agree_need_no_others():
+    assert credibility([np.zeros(4), np.ones(4), np.ones(4)]) == pytest.approx((2 / 3, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("groups", "mean"),
+    [([], 0.0), ([np.ones(3)], 1.0), ([np.array([0.0]), np.array([1.0])], 0.5), ([np.ones(3), np.zeros(1)], 0.75)],
+)
+def test_too_few_groups_expect_nothing(groups, mean):
+    assert credibility(groups) == (mean, 0.0)

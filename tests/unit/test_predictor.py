@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings, fit_prior
+from recipe.fast_dapo.curriculum import predictor as predictor_module
+from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings
+from recipe.fast_dapo.curriculum.prior import FeaturePrior
 
 
-def make(num_prompts: int = 10, **settings) -> PassRatePosterior:
-    return PassRatePosterior(num_prompts, PredictorSettings(**settings))
+def make(num_prompts: int = 10, features=None, sources=None, **settings) -> PassRatePosterior:
+    return PassRatePosterior(num_prompts, PredictorSettings(**settings), features, sources)
 
 
 @given(
@@ -30,26 +32,7 @@ def test_evidence_is_discounted_by_its_age_in_versions(history: list[tuple[int, 
     kept = [discount ** (version - time) for time in times]
     assert alpha == pytest.approx(0.2 + sum(k * passes for k, (_, passes, _) in zip(kept, history, strict=True)))
     assert beta == pytest.approx(0.2 + sum(k * fails for k, (_, _, fails) in zip(kept, history, strict=True)))
-    assert posterior.posterior([0, 1])[0].tolist() == [0.2, 0.2]
-
-
-@pytest.mark.parametrize(("a", "b"), [(0.1, 0.3), (0.2, 0.2), (2.0, 1.0)])
-def test_the_fitted_prior_is_the_one_that_the_pool_was_drawn_from(a: float, b: float):
-    rng = np.random.default_rng(0)
-    outcomes: dict[tuple[int, int], float] = {}
-    for rate in rng.beta(a, b, 20_000):
-        passes = int(rng.binomial(4, rate))
-        outcomes[passes, 4 - passes] = outcomes.get((passes, 4 - passes), 0) + 1
-    assert fit_prior(outcomes, (0.2, 0.2), 20) == pytest.approx((a, b), rel=0.1)
-
-
-def test_without_evidence_the_prior_stays_and_its_weight_resists():
-    a, b = fit_prior({(2, 0): 1e-9}, (0.3, 0.6), 20)
-    assert a / (a + b) == pytest.approx(1 / 3, rel=1e-3)
-    assert a + b == pytest.approx(0.9, rel=1e-2)
-    means = [a / (a + b) for a, b in (fit_prior({(0, 4): 50}, (0.2, 0.2), weight) for weight in (1, 20, 500))]
-    assert means == sorted(means)
-    assert means[0] < 0.1 < 0.4 < means[2]
+    assert posterior.posterior([0, 1])[0] == pytest.approx([0.2, 0.2])
 
 
 def test_a_pool_of_hopeless_prompts_lowers_the_prior_and_the_appeal_of_unknown_ones():
@@ -58,25 +41,67 @@ def test_a_pool_of_hopeless_prompts_lowers_the_prior_and_the_appeal_of_unknown_o
         posterior.observe(position, 0, 4)
     for position in range(300, 320):
         posterior.observe(position, 2, 2)
-    assert posterior.prior == (0.2, 0.2)
+    assert posterior.prior.average == pytest.approx((0.2, 0.2))
     posterior.set_weight_version(1)
-    assert posterior.prior[0] / sum(posterior.prior) < 0.2
+    assert posterior.prior.average[0] / sum(posterior.prior.average) < 0.2
     fixed = make(1000, discount=1.0, exploration_epochs=1e9, prior_weight=None)
-    fixed._passes, fixed._fails = posterior._passes.copy(), posterior._fails.copy()
+    for position in range(320):
+        passes, fails = (0, 4) if position < 300 else (2, 2)
+        fixed.observe(position, passes, fails)
+    fixed.set_weight_version(1)
+    assert fixed.prior.average == pytest.approx((0.2, 0.2))
     known = np.arange(300, 320)
     fitted_picks = sum(np.isin(posterior.choose(20), known).sum() for _ in range(50))
     fixed_picks = sum(np.isin(fixed.choose(20), known).sum() for _ in range(50))
     assert fitted_picks > 1.5 * fixed_picks
-    assert posterior.calibration()["predictor/prior_mean"] == posterior.prior[0] / sum(posterior.prior)
+    calibration, (a, b) = posterior.calibration(), posterior.prior.average
+    assert calibration["predictor/prior_mean"] == pytest.approx(a / (a + b))
+    assert calibration["predictor/prior_strength"] == pytest.approx(a + b)
 
 
-def test_only_a_prompts_first_outcomes_speak_for_the_pool_and_they_are_discounted():
-    posterior = make(discount=0.5)
-    posterior.observe(0, 1, 3)
-    posterior.observe(0, 4, 0)
-    posterior.set_weight_version(2)
+def test_the_prior_is_fitted_to_what_is_left_of_the_evidence_of_each_prompt_seen():
+    posterior = make(5, features=[[0.0], [1.0], [2.0], [3.0], [4.0]], discount=0.5)
     posterior.observe(1, 1, 3)
-    assert posterior._first_outcomes == {(1, 3): 1.25}
+    posterior.observe(3, 4, 0)
+    posterior.set_weight_version(2)
+    posterior.observe(1, 2, 2)
+    posterior.set_weight_version(3)
+    expected = FeaturePrior(np.arange(5.0)[:, None], (0.2, 0.2), 20)
+    # A fit begins where the last one ended.
+    expected.fit(np.array([1, 3]), np.array([0.25, 1.0]), np.array([0.75, 0.0]))
+    expected.fit(np.array([1, 3]), np.array([1.125, 0.5]), np.array([1.375, 0.0]))
+    assert posterior.prior.coefficients == pytest.approx(expected.coefficients, abs=1e-3)
+
+
+def test_only_the_prompts_seen_last_are_fitted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(predictor_module, "MAX_FITTED", 100)
+    posterior = make(300, discount=1.0, prior_weight=1)
+    for position in range(200):
+        posterior.observe(position, 4, 0)
+    posterior.set_weight_version(1)
+    mean = posterior.prior.average[0] / sum(posterior.prior.average)
+    for position in range(200, 300):
+        posterior.observe(position, 0, 4)
+    posterior.set_weight_version(2)
+    assert mean > 0.9
+    assert posterior.prior.average[0] / sum(posterior.prior.average) < 0.1
+
+
+def test_unseen_prompts_that_look_like_mixed_ones_come_first():
+    """Of two kinds, half of each was seen: the one is mixed and the other hopeless. Without features, nobody knows."""
+    kind = np.arange(1000) % 2
+    seen = range(500)
+    shares = {}
+    for name, features in (("with", kind[:, None].astype(float)), ("without", None)):
+        posterior = make(1000, features=features, exploration_epochs=1e9)
+        for position in seen:
+            posterior.observe(position, 2 if kind[position] else 0, 2 if kind[position] else 4)
+        posterior.set_weight_version(1)
+        chosen = np.concatenate([posterior.choose(10, exclude=seen) for _ in range(20)])
+        assert (chosen >= 500).all()
+        shares[name] = kind[chosen].mean()
+    assert shares["with"] > 0.95
+    assert shares["without"] < 0.7
 
 
 def test_prompts_near_one_half_are_chosen_before_hopeless_and_solved_ones():
@@ -113,6 +138,86 @@ def test_every_prompt_is_chosen_within_the_stated_number_of_epochs(epochs: float
             last[position] = choices
     worst = max(worst, float((choices - last).max()))
     assert worst <= epochs * num_prompts + count + epochs
+
+
+def hopeless_source(posterior: PassRatePosterior, sources: np.ndarray, source: int) -> None:
+    """All of one source's prompts failed a hundred times; all others are known to be mixed."""
+    for position, its_source in enumerate(sources):
+        posterior.observe(position, *((0, 100) if its_source == source else (50, 50)))
+
+
+def chosen_by_source(posterior: PassRatePosterior, sources: np.ndarray, count: int, num_choices: int) -> np.ndarray:
+    """(choices, sources) numbers of prompts; what was chosen last is live, and not to be chosen."""
+    live: list[int] = []
+    chosen = np.zeros((num_choices, sources.max() + 1))
+    for choice in range(num_choices):
+        positions = posterior.choose(count, exclude=live)
+        live = [*live, *positions.tolist()][-3 * count :]
+        chosen[choice] = np.bincount(sources[positions], minlength=sources.max() + 1)
+    return chosen
+
+
+@pytest.mark.parametrize("hopeless", [0, 2])
+@pytest.mark.parametrize("count", [1, 7])
+@pytest.mark.parametrize("floor", [0.5, 1.0])
+@pytest.mark.parametrize("epochs", [2.0, 1e9])
+@pytest.mark.parametrize("max_candidates", [65536, 60])
+def test_each_source_gets_its_floor_at_any_time_also_if_it_is_hopeless(
+    hopeless: int, count: int, floor: float, epochs: float, max_candidates: int
+):
+    sources = np.random.default_rng(5).permutation(np.repeat([0, 1, 2], [300, 75, 25]))
+    posterior = make(
+        400,
+        sources=sources,
+        discount=1.0,
+        min_source_share=floor,
+        exploration_epochs=epochs,
+        max_candidates=max_candidates,
+    )
+    hopeless_source(posterior, sources, hopeless)
+    chosen = chosen_by_source(posterior, sources, count, 2000 // count)
+    total = np.cumsum(chosen, axis=0)
+    owed = floor * np.bincount(sources) / 400 * count * np.arange(1, len(chosen) + 1)[:, None]
+    # Less than one prompt is not owed yet, others may be owed one as well, and exploration takes places at random.
+    assert (total > owed - (2 if epochs == 1e9 else 8)).all()
+
+
+def test_without_a_floor_a_hopeless_source_is_only_explored():
+    sources = np.repeat([0, 1], [300, 100])
+    for floor, least, most in ((0.0, 0, 0.01), (0.5, 0.12, 0.13), (1.0, 0.24, 0.26)):
+        posterior = make(400, sources=sources, discount=1.0, min_source_share=floor, exploration_epochs=1e9)
+        hopeless_source(posterior, sources, 1)
+        share = chosen_by_source(posterior, sources, 10, 100).sum(0)[1] / 1000
+        assert least <= share <= most
+
+
+def test_what_is_explored_counts_for_the_floor_of_its_source():
+    sources = np.repeat([0, 1], [300, 100])
+    posterior = make(400, sources=sources, discount=1.0, exploration_epochs=4.0)
+    hopeless_source(posterior, sources, 1)
+    assert sources[posterior.choose(200)].sum() == 200 * 0.25 * 0.5
+
+
+def test_a_source_that_could_not_give_its_floor_owes_no_more_than_all_its_prompts():
+    sources = np.repeat([0, 1], [200, 20])
+    posterior = make(220, sources=sources, discount=1.0, exploration_epochs=1e9)
+    hopeless_source(posterior, sources, 1)
+    for _ in range(500):
+        posterior.choose(20, exclude=range(200, 220))
+    chosen = [posterior.choose(20) for _ in range(100)]
+    numbers = [int(sources[positions].sum()) for positions in chosen]
+    assert sum(numbers) <= 20 + 100 * 20 * 0.5 * 20 / 220 + 1
+    assert max(numbers[5:]) <= 2
+
+
+def test_a_floor_is_of_what_can_be_chosen():
+    """Nothing fails where a source has no prompt left, or too few."""
+    sources = np.array([0, 0, 0, 0, 1, 1])
+    posterior = make(6, sources=sources, min_source_share=1.0)
+    for _ in range(20):
+        assert sorted(posterior.choose(6).tolist()) == list(range(6))
+        assert sorted(posterior.choose(4, exclude=[4, 5]).tolist()) == [0, 1, 2, 3]
+        assert len(posterior.choose(3, exclude=[0, 1, 2])) == 3
 
 
 def test_excluded_prompts_are_never_chosen_and_a_choice_has_no_repeats():
@@ -164,23 +269,36 @@ def test_predictions_are_calibrated_on_prompts_drawn_from_the_prior():
     assert calibration["predictor/brier"] < calibration["predictor/brier_of_the_mean"]
 
 
-def test_a_resumed_predictor_makes_the_same_choices():
-    posterior = make(50)
-    for version in range(5):
+def play(posterior: PassRatePosterior, versions: range) -> list[list[int]]:
+    """Choose and observe; even prompts are solved, odd ones mixed."""
+    chosen = []
+    for version in versions:
         posterior.set_weight_version(version)
-        for position in posterior.choose(8):
-            posterior.observe(position, 2, 2)
-    state = json.loads(json.dumps(posterior.state_dict()))
-    resumed = make(50, seed=99)
-    resumed.load_state_dict(state)
-    for _ in range(5):
-        assert resumed.choose(6).tolist() == posterior.choose(6).tolist()
+        chosen.append(posterior.choose(8).tolist())
+        for position in chosen[-1]:
+            posterior.observe(position, 2 if position % 2 else 4, 2 if position % 2 else 0)
+    return chosen
+
+
+@pytest.mark.parametrize("has_features", [False, True])
+def test_a_resumed_predictor_goes_on_exactly_as_the_one_that_was_saved(has_features: bool):
+    known = {}
+    if has_features:
+        rng = np.random.default_rng(0)
+        known = {"features": rng.normal(size=(50, 3)), "sources": rng.integers(0, 3, 50), "min_source_share": 1.0}
+    posterior, resumed = make(50, **known), make(50, **known, seed=99)
+    play(posterior, range(5))
+    resumed.load_state_dict(json.loads(json.dumps(posterior.state_dict())))
+    assert play(resumed, range(5, 10)) == play(posterior, range(5, 10))
+    everything = np.arange(50)
+    assert np.array_equal(resumed.posterior(everything), posterior.posterior(everything))
+    assert resumed.state_dict() == posterior.state_dict()
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"state_version": 7}, "expected state_version 1, got 7"),
+        ({"state_version": 7}, "expected state_version 2, got 7"),
         ({"num_prompts": 9}, "knows 9 prompts, the data set has"),
     ],
 )
@@ -191,9 +309,30 @@ def test_a_state_that_does_not_fit_is_refused(change: dict, message: str):
 
 
 @pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        (
+            {"features": np.eye(10)[:, :3], "sources": np.arange(10) % 2},
+            "knows 2 features .* 2 data sources, now .* 3 ",
+        ),
+        ({"features": np.eye(10)[:, :2], "sources": np.arange(10) % 3}, "and 2 data sources, now there are 2 and 3"),
+        ({"sources": np.arange(10) % 2}, "now there are 0 and 2: resume with .* curriculum.posterior.use_features"),
+    ],
+)
+def test_a_state_of_other_features_or_sources_is_refused_and_changes_nothing(known: dict, message: str):
+    saved = make(features=np.eye(10)[:, :2], sources=np.arange(10) % 2)
+    play(saved, range(3))
+    posterior = make(**known)
+    before = json.dumps(posterior.state_dict())
+    with pytest.raises(ValueError, match=message):
+        posterior.load_state_dict(saved.state_dict())
+    assert json.dumps(posterior.state_dict()) == before
+
+
+@pytest.mark.parametrize(
     "settings",
     [{"prior_passes": 0}, {"prior_fails": -1}, {"prior_weight": 0}, {"discount": 0}, {"discount": 1.1},
-     {"exploration_epochs": 0.5}, {"max_candidates": 0}],
+     {"exploration_epochs": 0.5}, {"max_candidates": 0}, {"min_source_share": -0.1}, {"min_source_share": 1.1}],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(settings: dict):
     with pytest.raises(ValueError, match=next(iter(settings))):
@@ -209,3 +348,7 @@ def test_misuse_is_refused():
         posterior.observe(0, -1, 2)
     with pytest.raises(ValueError, match="at least one prompt"):
         make(0)
+    with pytest.raises(ValueError, match="expected features of 10 prompts, got those of 9"):
+        make(10, features=np.zeros((9, 1)))
+    with pytest.raises(ValueError, match="expected sources of 10 prompts, got those of 9"):
+        make(10, sources=np.zeros(9, dtype=int))

@@ -219,19 +219,23 @@ class PassRatePosterior:
         owed = np.maximum(
             self._source_credits - np.bincount(self._sources[explored], minlength=len(self._source_shares)), 0
         )
-        best: list[np.ndarray] = []
-        for source, num_owed in enumerate(owed.astype(np.int64)):
+        best: list[np.ndarray] = [np.empty(0, dtype=np.int64)]
+        debts: list[np.ndarray] = [np.empty(0)]
+        for source in np.flatnonzero(owed >= 1):
             own = np.flatnonzero(sources == source)
-            best.append(own[_smallest(distance[own], min(num_owed, len(own)))])
-        floor = np.concatenate(best)[:wanted]
+            best.append(own[_smallest(distance[own], min(int(owed[source]), len(own)))])
+            debts.append(owed[source] - np.arange(len(best[-1])))
+        # Where more is owed than there are places, who is owed most comes first.
+        floor = np.concatenate(best)[np.argsort(-np.concatenate(debts), kind="stable")][:wanted]
         distance = distance.copy()
         distance[floor] = np.inf
         chosen = np.concatenate([floor, _smallest(distance, wanted - len(floor))])
         taken = np.bincount(
             self._sources[np.concatenate([explored, candidates[chosen]])], minlength=len(self._source_shares)
         )
-        # Less than nothing is not owed: a source that had more than its floor may have less of it later, for a while.
-        self._source_credits = np.maximum(self._source_credits - taken, 0.0)
+        # What a source had beyond its floor does not count against it later. One whose prompts cannot be chosen is owed
+        # each of them once at most.
+        self._source_credits = np.clip(self._source_credits - taken, 0.0, self._source_shares * len(self))
         return chosen
 
     # ------------------------------ calibration ------------------------------
