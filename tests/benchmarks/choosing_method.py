@@ -1,4 +1,4 @@
-"""Our method: the product's controller with the posterior's choice and baseline, everything that was generated trained on."""
+"""Our method: the product's controller, the posterior's choice and baseline, and every rollout trained on."""
 
 import numpy as np
 from learning_lab import Policy, Task
@@ -61,3 +61,8 @@ class Choose(Curriculum):
             advantages += (rewards - baselines).tolist()
         batch.advantages = np.array(advantages)
         return batch
+
+
+def choose_without_features(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Choose:
+    """What is left of the method where nothing is known of a prompt but its data source."""
+    return Choose(num_prompts, batch=batch, group=group, seed=seed, task=task, use_features=False)

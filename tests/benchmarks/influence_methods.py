@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from learning_lab import MAX_RESPONSE, Policy, Rollout, Task, _left_padded
+from learning_lab import Policy, Rollout, task_of_rows
+from learning_tasks import Task
 from peft import LoraConfig, get_peft_model
 from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_vanilla
 
-from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
-from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+from data_preprocess.arithmetic import POOLS, PoolSettings, build_rows
 from recipe.tracin.method.disjoint import check_disjoint
 from recipe.tracin.method.selection import Selection, SelectionSettings, keep_all, select
 from recipe.tracin.method.validation import ValidationSet, ValidationSettings
@@ -42,24 +42,10 @@ def make_influence_task(
     num_train: int, num_validation: int, *, pool: str = "E", held_out: int = 512, seed: int = 0
 ) -> InfluenceTask:
     """A pool with prompts for TracIn's validation set, and held-out core prompts that are in neither."""
-    tokenizer = build_tokenizer()
     files = build_rows(PoolSettings(num_train, 1, num_validation, POOLS[pool], seed))
     texts = {name: [row["prompt"][0]["content"] for row in rows] for name, rows in files.items()}
     check_disjoint(texts["train"], texts["influence"])
-    rows = files["train"] + files["influence"]
-    known = {*texts["train"], *texts["influence"]}
-    pairs = draw_pairs("core", 4 * held_out, np.random.default_rng(10_000 + seed))
-    unseen = [(f"{a}+{b}=", answer(a, b)) for a, b in pairs if f"{a}+{b}=" not in known][:held_out]
-    pad, end = int(tokenizer.pad_token_id), int(tokenizer.eos_token_id)
-    targets = [[*tokenizer(text)["input_ids"], end] for _, text in unseen]
-    task = Task(
-        prompts=_left_padded([tokenizer(row["prompt"][0]["content"])["input_ids"] for row in rows], pad),
-        answers=[[*tokenizer(row["reward_model"]["ground_truth"])["input_ids"], end] for row in rows],
-        held_out_prompts=_left_padded([tokenizer(text)["input_ids"] for text, _ in unseen], pad),
-        held_out_answers=torch.tensor([ids + [pad] * (MAX_RESPONSE - len(ids)) for ids in targets]),
-        pad=pad,
-        end=end,
-    )
+    task = task_of_rows(files["train"] + files["influence"], held_out, seed)
     return InfluenceTask(task, num_train, num_validation)
 
 

@@ -68,6 +68,10 @@ METHODS = {
     "dps": Entry("DPS", "leaderboard_methods:Dps", 0.65),
     "knapsack": Entry("Knapsack RL", "leaderboard_methods:Knapsack", 0.65),
     "spo": Entry("SPO", "leaderboard_methods:SingleStream", 1.9, shapes=SINGLE_SHAPES),
+    "choose": Entry("choose (ours)", "choosing_method:Choose", 0.9, shapes=CHOOSE_SHAPES),
+    "choose_flat": Entry(
+        "choose, without features", "choosing_method:choose_without_features", 0.9, shapes=CHOOSE_SHAPES
+    ),
 }
 BASELINES = ("uniform_rloo", "uniform_grpo")
 

@@ -67,7 +67,7 @@ def run(job: Job) -> dict[str, Any]:
 
     def look() -> None:
         with watch("looking"):
-            by_domain = accuracy_by_domain(policy)
+            by_domain = policy.accuracy_by_domain()
         history.append(
             {
                 "step": policy.version,
@@ -91,8 +91,3 @@ def run(job: Job) -> dict[str, Any]:
         if counts.generated >= job.looks.next_look(history[-1]["rollouts"]):
             look()
     return cut({"job": asdict(job), "history": history, "seconds": watch.seconds}, job)
-
-
-def accuracy_by_domain(policy: Policy) -> dict[str, float]:
-    """Exact pass@1 on the held-out prompts of each domain."""
-    return {"sums": policy.accuracy()}

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
+from learning_tasks import Question, Task, build_task
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, DynamicCache
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_adv_estimator_fn
@@ -24,30 +26,14 @@ from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weig
 from verl.utils.torch_functional import logprobs_from_logits
 
 from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
-from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 
-MAX_PROMPT, MAX_RESPONSE = 20, 10
-ROWS_PER_FORWARD = 128  # of rows sorted by length
+MAX_PROMPT, MAX_RESPONSE = 20, 10  # of `data_preprocess.arithmetic`, in tokens
+FIELDS = ("digits_first", "digits_second")
 
-
-@dataclass(frozen=True)
-class Task:
-    """Prompts of a pool as token ids, and the held-out core prompts that learning is measured on.
-
-    Attributes:
-        prompts: (P, MAX_PROMPT) int64, padded on the left.
-        answers: Right completions, the end-of-text token included, P lists of ids.
-        held_out_prompts: (H, MAX_PROMPT).
-        held_out_answers: (H, MAX_RESPONSE), padded on the right.
-        pad, end: Token ids.
-    """
-
-    prompts: torch.Tensor
-    answers: list[list[int]]
-    held_out_prompts: torch.Tensor
-    held_out_answers: torch.Tensor
-    pad: int
-    end: int
+# Responses that may be longer than this have tails: rows are dropped from a batch as they end, and padding is cut. For
+# short ones neither pays.
+SHORT_RESPONSE = 16
+ROWS_PER_FORWARD = 64
 
 
 @dataclass
@@ -69,27 +55,30 @@ class Rollout:
 
 def make_task(pool: str, size: int, *, held_out: int = 512, seed: int = 0) -> Task:
     """A pool of `data_preprocess.arithmetic` and as many other core prompts as `held_out`."""
-    tokenizer = build_tokenizer()
     rows = build_rows(PoolSettings(train_size=size, val_size=1, shares=POOLS[pool], seed=seed))["train"]
-    questions = [row["prompt"][0]["content"] for row in rows]
-    known = set(questions)
+    return task_of_rows(rows, held_out, seed)
+
+
+def task_of_rows(rows: Sequence[dict[str, Any]], held_out: int, seed: int) -> Task:
+    """Rows of `data_preprocess.arithmetic` and as many other core prompts as `held_out`."""
+    questions = [
+        Question(
+            text=row["prompt"][0]["content"],
+            answer=row["reward_model"]["ground_truth"],
+            kind=row["extra_info"]["kind"],
+            fields={name: row["extra_info"][name] for name in FIELDS},
+        )
+        for row in rows
+    ]
+    known = {question.text for question in questions}
     pairs = draw_pairs("core", 4 * held_out, np.random.default_rng(10_000 + seed))
-    unseen = [(f"{a}+{b}=", answer(a, b)) for a, b in pairs if f"{a}+{b}=" not in known][:held_out]
-    pad, end = int(tokenizer.pad_token_id), int(tokenizer.eos_token_id)
-    answers = [[*tokenizer(row["reward_model"]["ground_truth"])["input_ids"], end] for row in rows]
-    targets = [[*tokenizer(text)["input_ids"], end] for _, text in unseen]
-    return Task(
-        prompts=_left_padded([tokenizer(text)["input_ids"] for text in questions], pad),
-        answers=answers,
-        held_out_prompts=_left_padded([tokenizer(text)["input_ids"] for text, _ in unseen], pad),
-        held_out_answers=torch.tensor([ids + [pad] * (MAX_RESPONSE - len(ids)) for ids in targets]),
-        pad=pad,
-        end=end,
+    unseen = [(a, b) for a, b in pairs if f"{a}+{b}=" not in known][:held_out]
+    return build_task(
+        questions,
+        [Question(f"{a}+{b}=", answer(a, b), "core") for a, b in unseen],
+        max_prompt=MAX_PROMPT,
+        max_response=MAX_RESPONSE,
     )
-
-
-def _left_padded(ids: Sequence[list[int]], pad: int) -> torch.Tensor:
-    return torch.tensor([[pad] * (MAX_PROMPT - len(row)) + row for row in ids])
 
 
 class Policy:
@@ -109,6 +98,7 @@ class Policy:
         self, base: Path, task: Task, *, learning_rate: float, estimator: str, seed: int, compact: bool = False
     ) -> None:
         self.task, self.compact = task, compact
+        self.has_tails = task.max_response > SHORT_RESPONSE
         self.model = copy.deepcopy(_load(base))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate, weight_decay=0.0)
         self.estimator = get_adv_estimator_fn(estimator)
@@ -131,26 +121,33 @@ class Policy:
         # Equal prompts share their prefill.
         unique, inverse = torch.unique(torch.tensor(prompts), return_inverse=True)
         ids = self.task.prompts[unique]
+        if self.has_tails:
+            ids = ids[:, int((ids == self.task.pad).sum(1).min()) :]
         mask = (ids != self.task.pad).long()
         cache = DynamicCache()
         positions = (mask.cumsum(-1) - 1).clamp_min(0)
         logits = self.model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache).logits[:, -1]
         cache.batch_select_indices(inverse)
         logits, mask, position = logits[inverse], mask[inverse], positions[inverse, -1:]
-        tokens, log_probs = [], []
-        alive = torch.ones(len(prompts), dtype=torch.bool)
-        for step in range(MAX_RESPONSE):
+        tokens_BT = torch.full((len(prompts), self.task.max_response), self.task.pad)
+        log_probs_BT = torch.zeros(len(prompts), self.task.max_response)
+        rows = torch.arange(len(prompts))  # those still in the batch
+        alive = torch.ones(len(prompts), dtype=torch.bool)  # of these, those that have not ended
+        for step in range(self.task.max_response):
             distribution = torch.log_softmax(logits, -1)
             token = torch.multinomial(distribution.exp(), 1, generator=self.generator)
-            log_probs.append(distribution.gather(1, token))
-            tokens.append(torch.where(alive[:, None], token, self.task.pad))
+            log_probs_BT[rows, step] = distribution.gather(1, token)[:, 0]
+            tokens_BT[rows, step] = torch.where(alive, token[:, 0], self.task.pad)
             alive = alive & (token[:, 0] != self.task.end)
-            if step == MAX_RESPONSE - 1 or not alive.any():
+            if step == self.task.max_response - 1 or not alive.any():
                 break
+            if self.has_tails and alive.sum() < 0.8 * len(alive):
+                kept = alive.nonzero()[:, 0]
+                cache.batch_select_indices(kept)
+                rows, alive, token, mask, position = rows[kept], alive[kept], token[kept], mask[kept], position[kept]
             mask = torch.cat([mask, torch.ones_like(token)], 1)
             position = position + 1
             logits = self.model(token, attention_mask=mask, position_ids=position, past_key_values=cache).logits[:, -1]
-        tokens_BT, log_probs_BT = torch.cat(tokens, 1), torch.cat(log_probs, 1)
         lengths = (tokens_BT != self.task.pad).sum(1).tolist()
         out = []
         for row, (prompt, length) in enumerate(zip(prompts, lengths, strict=True)):
@@ -250,7 +247,7 @@ class Policy:
 
     def _completion_log_probs(self, prompt_ids: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
         """(B, T) log-probs of the responses' tokens; those of padding mean nothing."""
-        if not self.compact:
+        if not (self.has_tails or self.compact):
             return self._forward(prompt_ids, responses)
         # Rows of like length together, without the padding that they share.
         prompt_lengths, lengths = ((ids != self.task.pad).sum(1) for ids in (prompt_ids, responses))
@@ -270,12 +267,18 @@ class Policy:
         logits = self.model(ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
         return logprobs_from_logits(logits[:, prompt_ids.shape[1] - 1 : -1], responses)
 
-    @torch.no_grad()
     def accuracy(self) -> float:
-        """Exact pass@1 at temperature 1 on the held-out core prompts: the mean probability of the right completion."""
+        """Exact pass@1 at temperature 1 on the held-out prompts, the mean over the domains."""
+        by_domain = self.accuracy_by_domain()
+        return sum(by_domain.values()) / len(by_domain)
+
+    @torch.no_grad()
+    def accuracy_by_domain(self) -> dict[str, float]:
+        """Exact pass@1 at temperature 1 on each domain's held-out prompts: mean probability of the right completion."""
         log_probs = self._completion_log_probs(self.task.held_out_prompts, self.task.held_out_answers)
         right = (log_probs * (self.task.held_out_answers != self.task.pad)).sum(1).exp()
-        return float(right.mean())
+        domains = torch.from_numpy(self.task.held_out_domains)
+        return {name: float(right[domains == index].mean()) for index, name in enumerate(self.task.domain_names)}
 
 
 _LOADED: dict[Path, torch.nn.Module] = {}

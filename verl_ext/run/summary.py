@@ -52,7 +52,9 @@ def format_summary(summary: dict[str, Any], folder: RunFolder, phases: Phases = 
         ("rollouts trained on", f"{trained:,}"),
     ]
     if summary.get("rollouts_avoided"):
-        rows.append(("rollouts avoided", f"{summary['rollouts_avoided']:,}  (more of prompts whose screening was not mixed)"))
+        rows.append(
+            ("rollouts avoided", f"{summary['rollouts_avoided']:,}  (more of prompts whose screening was not mixed)")
+        )
     total = summary["seconds"]
     shares = {phase: 100 * s / total for phase, s in seconds_by_phase(summary, phases).items() if s}
     listed = ", ".join(f"{phase} {share:.0f} %" for phase, share in shares.items())
