@@ -14,6 +14,7 @@ from recipe.fast_dapo.curriculum.baseline import RewardScale
 from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyGenerationBatches
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
 from recipe.fast_dapo.curriculum.records import GenerationInput, Outcome, Prompt, Sample, TrainingGroup, UpdateResult
+from recipe.fast_dapo.curriculum.source_watch import SourceWatch
 from recipe.fast_dapo.posterior_advantage import KnownPrompt
 from recipe.fast_dapo.prompt_features import dataset_features
 from recipe.fast_dapo.prompt_rows import PromptRows
@@ -56,6 +57,7 @@ class Curriculum(Collector):
         self.controller = self.new_controller()
         self.predictor: PassRatePosterior | None = None
         self.reward_scale = RewardScale()
+        self.source_watch = SourceWatch()
         self.prompt_rows = PromptRows(PARTITION)
         self.prompt_records = JsonLines(trainer.run_folder.path / PROMPTS)
         self.groups: list[TrainingGroup] = []
@@ -144,6 +146,7 @@ class Curriculum(Collector):
     def _take_reports(self, reports: Mapping[str, PromptReport], *, more_to_come: bool) -> None:
         """Hand the outcome of generation to the controller and the predictor."""
         self._refuse_total_failure(reports)
+        self._watch_sources(reports)
         samples = {uid: [self._sample(rollout) for rollout in report.rollouts] for uid, report in reports.items()}
         version = self._trainer.weight_version
         result = self.controller.update_prompts(samples, version, more_to_come=more_to_come)
@@ -235,6 +238,19 @@ class Curriculum(Collector):
                 f"Generation failed for {self._num_failed_prompts} prompts in a row; the last time with: {errors[0]}"
             )
 
+    def _watch_sources(self, reports: Mapping[str, PromptReport]) -> None:
+        longest = self._trainer.config.data.max_response_length
+        for uid, report in reports.items():
+            source = str(self.prompt_rows.value(uid, "data_source"))
+            for rollout in report.rollouts:
+                self.source_watch.observe(
+                    source,
+                    passed=self._sample(rollout).success > self.settings.controller.success_threshold,
+                    cut_off=rollout.num_tokens >= longest,
+                    # What verl's own reward functions say of an answer that they did not find.
+                    without_answer=rollout.reward_extra_info.get("pred", "some") in (None, "", "[INVALID]"),
+                )
+
     def _release(self, result: UpdateResult) -> None:
         """Take note of the tensors of prompts that left the curriculum; `_clear_released` frees them."""
         self.prompt_rows.remove(result.released_uids)
@@ -264,6 +280,7 @@ class Curriculum(Collector):
             "controller": self.controller.state_dict(),
             "predictor": self.predictor and self.predictor.state_dict(),
             "reward_sums": self.reward_scale.sums.tolist(),
+            "sources": self.source_watch.state_dict(),
             "prompt_records_bytes": self.prompt_records.num_bytes,
         }
 
@@ -272,6 +289,7 @@ class Curriculum(Collector):
         if self.predictor is not None and state["predictor"] is not None:
             self.predictor.load_state_dict(state["predictor"])
         self.reward_scale.sums = np.array(state.get("reward_sums", [0.0] * 5))
+        self.source_watch.load_state_dict(state.get("sources", {}))
         self.prompt_records.cut_back_to(state["prompt_records_bytes"])
         # The checkpoint was written while the step's own batch was still in the queue: it has been trained on.
         uids = self.controller.live_uids()
@@ -288,7 +306,9 @@ class Curriculum(Collector):
         self._clear_released()
 
     def metrics(self) -> dict[str, Any]:
-        return self.controller.metrics() | (self.predictor.calibration() if self.predictor is not None else {})
+        predictions = self.predictor.calibration() if self.predictor is not None else {}
+        silent = {"curriculum/silent_sources": float(len(self.source_watch.silent))}
+        return self.controller.metrics() | silent | predictions
 
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
         counted = self.controller.metrics()
@@ -306,6 +326,7 @@ class Curriculum(Collector):
                 ("prompts screened", f"{screened:,}, {continued:,} of them mixed" + " and continued" * (n_continue > 0))
             ],
         }
+        summary["findings"] += [("nothing right in", line) for line in self.source_watch.explain()]
         if self.predictor is not None:
             summary["predictor_reliability"] = self.predictor.reliability_table()
         return summary

@@ -47,6 +47,10 @@ class PromptRows:
         """
         return tu.get_tensordict(collate_fn([self._rows[uid] for uid in uids]))
 
+    def value(self, uid: str, column: str) -> Any:
+        """One value of a prompt's row; None if the data set has no such column."""
+        return self._rows[uid].get(column)
+
     def remove(self, uids: Iterable[str]) -> None:
         """Forget prompts; the caller clears their names in the data plane."""
         for uid in uids:

@@ -37,6 +37,15 @@ RULES = (
         "generation failed again and again: see the log of the rollout engine",
     ),
     Rule(
+        "problem",
+        "a data source without a pass",
+        "curriculum/silent_sources",
+        lambda value: value > 0,
+        "of up to {worst:g} data sources not one of 200 rollouts or more passed ({count} of {of} steps)",
+        "summary.json names them under findings, with how many responses were cut off or had no answer: it is seldom "
+        "that all of a source's prompts are too hard",
+    ),
+    Rule(
         "look",
         "no informative group",
         "curriculum/qualified_share",
