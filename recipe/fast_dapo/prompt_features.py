@@ -5,9 +5,10 @@
     extra_info.F    every number or bool that a data set notes of its prompts: a level, digits, a known pass rate
 
 Numbers go through arcsinh: as they are near 0, and as their logarithm where they are large. Who lacks a number gets the
-mean of the others. `index` is a name and not a number.
+mean of the others. Numbers written as text are text, and `index` is a name and not a number.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -49,9 +50,8 @@ def prompt_features(sources: Sequence[Any], prompts: Iterable[Any], extra_infos:
     source_names = tuple(name for name, _ in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
     number_of = {name: number for number, name in enumerate(source_names)}
     sources_P = np.array([number_of[str(source)] for source in sources], dtype=np.int64)
-    columns = {"length": np.array([_num_characters(prompt) for prompt in prompts], dtype=np.float64)}
+    columns = {"length": np.arcsinh([_num_characters(prompt) for prompt in prompts])}
     columns |= _numbers(list(extra_infos))
-    columns = {name: np.arcsinh(values) for name, values in columns.items()}
     if len(source_names) > 1:
         own = enumerate(source_names[:MAX_SOURCES])
         columns |= {f"source {name}": (sources_P == number).astype(np.float64) for number, name in own}
@@ -86,17 +86,26 @@ def _num_characters(prompt: Any) -> int:
 
 
 def _numbers(extra_infos: Sequence[Any]) -> dict[str, np.ndarray]:
-    """The columns of finite numbers."""
+    """A column for each field that has numbers."""
     fields = Counter(
-        name for info in extra_infos for name, value in (info or {}).items() if _is_number(value) and name != "index"
+        name
+        for info in extra_infos
+        for name, value in (info or {}).items()
+        if name != "index" and math.isfinite(_number(value))
     )
     columns: dict[str, np.ndarray] = {}
     for name, _ in sorted(fields.items(), key=lambda entry: (-entry[1], entry[0]))[:MAX_FIELDS]:
-        values = [(info or {}).get(name) for info in extra_infos]
-        column = np.array([float(value) if _is_number(value) else np.nan for value in values])
+        column = np.arcsinh([_number((info or {}).get(name)) for info in extra_infos])
         columns[f"extra_info.{name}"] = np.where(np.isnan(column), np.nanmean(column), column)
     return columns
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, np.number)) and bool(np.isfinite(value))
+def _number(value: Any) -> float:
+    """nan if it is none, or not finite."""
+    if not isinstance(value, (bool, np.bool_, int, float, np.integer, np.floating)):
+        return math.nan
+    try:
+        number = float(value)
+    except OverflowError:  # an int that no float comes near
+        return math.nan
+    return number if math.isfinite(number) else math.nan
