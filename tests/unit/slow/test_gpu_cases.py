@@ -36,6 +36,7 @@ def test_one_forward_for_all_tokens():
     assert gradient_error < 1e-6
 
 
+@pytest.mark.release
 def test_the_commands_of_the_tiny_runs_pass_a_dry_run(tmp_path: Path):
     if not (ROOT / "outputs/models/arithmetic_base/config.json").exists():
         pytest.skip("the demo's base model is missing: make demo-data")
