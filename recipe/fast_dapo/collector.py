@@ -160,17 +160,17 @@ class Curriculum(Collector):
     def before_advantages(self, batch: KVBatchMeta) -> None:
         if self.settings.baseline != "posterior":
             return
-        threshold = self.settings.controller.success_threshold
-        known = {
-            group.prompt.uid: KnownPrompt(
-                group.prompt.alpha,
-                group.prompt.beta,
-                [float(sample.success > threshold) for sample in group.samples],
-                group.stages,
-            )
-            for group in self.groups
-        }
+        known = {group.prompt.uid: self._known(group) for group in self.groups}
         posterior_advantage.prepare(batch.keys, known, self.reward_scale)
+
+    def _known(self, group: TrainingGroup) -> KnownPrompt:
+        assert self.predictor is not None
+        prompt, threshold = group.prompt, self.settings.controller.success_threshold
+        alpha, beta = prompt.alpha, prompt.beta
+        if alpha is None or beta is None:  # begun by a run without posteriors, which this one resumes
+            alpha, beta = (float(value) for value in self.predictor.prior(np.asarray(self._position[prompt.index])))
+        successes = [float(sample.success > threshold) for sample in group.samples]
+        return KnownPrompt(alpha, beta, successes, group.stages)
 
     # ------------------------------ prompts ------------------------------
 

@@ -39,8 +39,12 @@ def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     curriculum, data = config.curriculum, config.data
     if curriculum.enable:
         screened = data.gen_batch_size or data.train_batch_size
+        if curriculum.train_on == "all":  # a round is of those that the batch lacks
+            screened = min(screened, data.train_batch_size)
         yield "a round", f"{screened:,} prompts x {curriculum.n} = {screened * curriculum.n:,} screening rollouts"
     yield from step_rows(config)
+    if curriculum.enable and curriculum.train_on == "all" and curriculum.n_continue:
+        yield "", f"at most: prompts whose screening is not mixed are trained on with {curriculum.n} rollouts"
 
 
 def success(config: DictConfig) -> Success | None:

@@ -146,11 +146,15 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
 
 
 def _explain_sizes(error: ValidationError) -> list[str]:
-    """In the names that a user sets: two are verl's, of the data, and two are numbers of rollouts."""
+    """In the names that a user sets: two are verl's, of the data, two are numbers of rollouts, and what contradicts
+    each other is the curriculum's."""
     problems = explain(error, CurriculumSettings, "sizes", "configs/fast_dapo.yaml")
     nodes = {"n": "actor_rollout_ref.rollout", "n_continue": "actor_rollout_ref.rollout"}
     named: list[str] = []
     for entry, problem in zip(error.errors(), problems, strict=True):
+        if not entry["loc"]:
+            named.append(problem.replace("sizes", "curriculum", 1))
+            continue
         name = str(entry["loc"][0])
         named.append(problem.replace(f"sizes.{name}", f"{nodes.get(name, 'data')}.{name}", 1))
     return named
@@ -180,6 +184,11 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
         problems.append(
             "curriculum.train_on=all needs curriculum.baseline=posterior: other baselines learn nothing from a group "
             "of equal rewards, and one that uses rollouts whose number depended on the others is biased"
+        )
+    if config.algorithm.adv_estimator == POSTERIOR_ESTIMATOR and node.baseline != "posterior":
+        problems.append(
+            "algorithm.adv_estimator=posterior hears of the curriculum's posteriors and stages by "
+            "curriculum.baseline=posterior: set that in its place"
         )
     if node.baseline == "posterior" and node.correction != "none":
         problems.append(

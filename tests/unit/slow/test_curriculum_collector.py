@@ -1,18 +1,25 @@
 """The curriculum as a collector: what it asks, hands over, frees and remembers, on an engine that answers at once."""
 
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from stored_rows import Engine, QuietTrainer, StoredRows
 
+from recipe.fast_dapo import posterior_advantage
 from recipe.fast_dapo.collector import Curriculum, CurriculumExhaustedError
+from recipe.fast_dapo.curriculum.baseline import RewardScale
+from recipe.fast_dapo.posterior_advantage import KnownPrompt
 from recipe.fast_dapo.settings import resolve_group_size
 from recipe.fast_dapo.weighting import HorvitzThompson
 from verl_ext.core.errors import SignalError
 from verl_ext.run.run_totals import RunTotals
+from verl_ext.serving.agent_loop import FIRST_SESSION
+from verl_ext.serving.rollout_key import session_of, uid_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SIZES = ["data.train_batch_size=3", "data.gen_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=3"]
@@ -170,3 +177,194 @@ def test_horvitz_thompson_weights_whole_groups_and_says_so(store: StoredRows, tm
     assert 1 < max(factors) <= 4
     assert max(factors) == pytest.approx(metrics["curriculum/correction_weight/max"])
     assert metrics["curriculum/correction_weight/clipped_share"] == 0
+
+
+# ------------------------------ every rollout trained on, with the posterior as baseline ------------------------------
+
+ALL = ["curriculum.train_on=all", "curriculum.baseline=posterior", "trainer.n_gpus_per_node=1"]
+# Then a posterior is the prior and what was seen of the prompt.
+ONLY_EVIDENCE = ["curriculum.posterior.discount=1.0", "curriculum.posterior.prior_weight=null"]
+SIZES_OF_GROUPS = [(2, 2), (1, 0)]
+
+
+def sizes_of_a_group(n: int, n_continue: int) -> list[str]:
+    return [f"actor_rollout_ref.rollout.n={n}", f"actor_rollout_ref.rollout.n_continue={n_continue}"]
+
+
+def _make_with_data(
+    tmp_path: Path, *overrides: str, num_prompts: int = 400, passes: Any = mixed_now_and_then
+) -> tuple[Curriculum, QuietTrainer]:
+    """With a data set of which prompts can be chosen; position and index are the same."""
+    curriculum, trainer = _make(tmp_path, *overrides, passes=passes)
+    trainer.train_dataset = [{"index": index, "raw_prompt": f"prompt {index}"} for index in range(num_prompts)]
+    curriculum.set_up_data()
+    return curriculum, trainer
+
+
+class Prepared:
+    """What an estimator is told, in place of telling it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(posterior_advantage, "prepare", self._take)
+        self.keys: list[str] = []
+        self.prompts: dict[str, KnownPrompt] = {}
+        self.scale = RewardScale()
+
+    def _take(self, keys: list[str], prompts: dict[str, KnownPrompt], scale: RewardScale) -> None:
+        self.keys, self.prompts, self.scale = keys, prompts, scale
+
+
+@pytest.fixture
+def prepared(monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    return Prepared(monkeypatch)
+
+
+@pytest.mark.parametrize("schedule", ["merged", "streaming"])
+@pytest.mark.parametrize("predictor", ["none", "posterior"])
+@pytest.mark.parametrize(("n", "n_continue"), SIZES_OF_GROUPS)
+def test_every_rollout_is_trained_on_and_nothing_is_freed_before(
+    store: StoredRows, tmp_path: Path, schedule: str, predictor: str, n: int, n_continue: int
+):
+    options = [*ALL, f"curriculum.schedule={schedule}", f"curriculum.predictor={predictor}"]
+    curriculum, trainer = _make_with_data(tmp_path, *options, *sizes_of_a_group(n, n_continue))
+    kinds = set()
+    for step in range(1, 9):
+        trainer.global_steps, trainer.agent_loop_manager.version = step, step - 1
+        batch = curriculum.collect(3)
+        assert len(curriculum.groups) == 3
+        for group in curriculum.groups:
+            index, own = group.prompt.index, [key for key in batch.keys if uid_of(key) == group.prompt.uid]
+            is_mixed = len({mixed_now_and_then(index, session) for session in range(n)}) > 1
+            size = n + n_continue if is_mixed else n
+            assert own == [f"{group.prompt.uid}_{session}_0" for session in range(size)]
+            assert group.stages == (0,) * n + (1,) * (size - n)
+            kinds.add(index % 4)
+        # No more is generated than the batch needs, and what is generated is trained on.
+        assert set(batch.keys) == set(store.tags("train"))
+        store.clear(batch.keys, "train")
+    metrics = curriculum.metrics()
+    assert metrics["curriculum/total/trained_rollouts"] == trainer.agent_loop_manager.num_rollouts
+    assert metrics["curriculum/buffered_rollouts"] == 0
+    assert metrics["curriculum/total/trained"] == 3 * 8
+    assert metrics["curriculum/unaccounted_rollouts"] == 0
+    assert metrics["curriculum/total/all_wrong"] == metrics["curriculum/total/all_right"] == 0
+    kept = metrics["curriculum/total/all_wrong_kept"] + metrics["curriculum/total/all_right_kept"]
+    assert kept + metrics["curriculum/total/qualified"] == metrics["curriculum/total/screened"]
+    assert kept > 0
+    assert kinds == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("schedule", ["merged", "streaming"])
+@pytest.mark.parametrize("predictor", ["none", "posterior"])
+@pytest.mark.parametrize(("n", "n_continue"), SIZES_OF_GROUPS)
+def test_the_estimator_hears_what_was_believed_before_a_groups_first_rollout(
+    store: StoredRows,
+    prepared: Prepared,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    schedule: str,
+    predictor: str,
+    n: int,
+    n_continue: int,
+):
+    """The prior and the outcomes until then; those of its own rollouts would make its baselines depend on them."""
+    options = [*ALL, *ONLY_EVIDENCE, f"curriculum.schedule={schedule}", f"curriculum.predictor={predictor}"]
+    curriculum, trainer = _make_with_data(tmp_path, *options, *sizes_of_a_group(n, n_continue), num_prompts=12)
+    assert curriculum.predictor is not None
+    engine, observe = trainer.agent_loop_manager, curriculum.predictor.observe
+    believed: dict[int, list[float]] = defaultdict(lambda: [0.2, 0.2])
+    begun: dict[str, tuple[float, float]] = {}
+
+    def recording_observe(position: int, passes: int, fails: int) -> None:
+        believed[position][0] += passes
+        believed[position][1] += fails
+        observe(position, passes, fails)
+
+    generate = engine.generate_and_report
+
+    def recording_generate(batch: Any) -> Any:
+        for uid, index, first in zip(batch["uid"], batch["index"], batch[FIRST_SESSION], strict=True):
+            if int(first) == 0:
+                begun[uid] = (believed[int(index)][0], believed[int(index)][1])
+        return generate(batch)
+
+    monkeypatch.setattr(curriculum.predictor, "observe", recording_observe)
+    monkeypatch.setattr(engine, "generate_and_report", recording_generate)
+    seen_before = 0
+    for step in range(1, 7 if predictor == "posterior" else 4):  # the loader goes on beyond the data set
+        trainer.global_steps, engine.version = step, step - 1
+        batch = curriculum.collect(3)
+        curriculum.before_advantages(batch)
+        assert prepared.keys == batch.keys
+        assert prepared.scale is curriculum.reward_scale
+        assert list(prepared.prompts) == [group.prompt.uid for group in curriculum.groups]
+        for group in curriculum.groups:
+            known = prepared.prompts[group.prompt.uid]
+            assert (known.alpha, known.beta) == pytest.approx(begun[group.prompt.uid])
+            sessions = [session_of(sample.key) for sample in group.samples]
+            assert list(known.successes) == [mixed_now_and_then(group.prompt.index, session) for session in sessions]
+            assert list(known.stages) == [int(session >= n) for session in sessions]
+            seen_before += known.alpha + known.beta > 1
+        store.clear(batch.keys, "train")
+    assert (seen_before > 0) == (predictor == "posterior")
+
+
+def test_nobody_is_told_anything_where_the_baseline_is_the_estimators(
+    store: StoredRows, prepared: Prepared, tmp_path: Path
+):
+    curriculum, _ = _make(tmp_path)
+    curriculum.before_advantages(curriculum.collect(3))
+    assert not prepared.prompts
+
+
+@pytest.mark.parametrize("predictor", ["none", "posterior"])
+def test_what_was_believed_of_a_group_that_waits_travels_with_a_checkpoint(
+    store: StoredRows, prepared: Prepared, tmp_path: Path, predictor: str
+):
+    options = [*ALL, *ONLY_EVIDENCE, f"curriculum.predictor={predictor}", *sizes_of_a_group(2, 2)]
+    # All are mixed, so that one round ends without a batch and with three prompts that wait.
+    curriculum, _ = _make_with_data(
+        tmp_path, *options, "curriculum.max_num_gen_batches=1", passes=lambda index, session: session % 2 == 0
+    )
+    assert curriculum.predictor is not None
+    for position in range(400):
+        curriculum.predictor.observe(position, 3, 1)
+    curriculum.reward_scale.add(RewardScale.sums_of(np.array([0, 1]), np.array([-1.0, 1.0])))
+    with pytest.raises(CurriculumExhaustedError):
+        curriculum.collect(3)
+    curriculum.before_checkpoint()
+    state = json.loads(json.dumps(curriculum.state_dict()))
+    waiting = {group.prompt.uid for group in curriculum.controller.prompts_for_second_generation_phase}
+    assert len(waiting) == 3
+    restored, trainer = _make_with_data(tmp_path, *options, passes=lambda index, session: session % 2 == 0)
+    restored.load_state_dict(state)
+    assert restored.state_dict() == state
+    assert restored.reward_scale.line(np.zeros(5)) == pytest.approx((-1, 2))
+    trainer.global_steps, trainer.num_fetched = 2, 4
+    batch = restored.collect(3)
+    restored.before_advantages(batch)
+    assert set(prepared.prompts) == waiting
+    for known in prepared.prompts.values():
+        # What their screening told is not in it.
+        assert (known.alpha, known.beta) == pytest.approx((3.2, 1.2))
+        assert list(known.stages) == [0, 0, 1, 1]
+    assert restored.predictor is not None
+    # What all four rollouts told is known from now on.
+    assert sum(alpha + beta > 4 + 4 for alpha, beta in restored.predictor.posteriors(range(400))) == 3
+
+
+def test_a_run_without_posteriors_can_be_resumed_with_them(store: StoredRows, prepared: Prepared, tmp_path: Path):
+    """Of groups that had begun nothing was believed: the prior stands in for it."""
+    curriculum, _ = _make(tmp_path, "data.gen_batch_size=12")
+    store.clear(curriculum.collect(3).keys, "train")
+    curriculum.before_checkpoint()
+    state = json.loads(json.dumps(curriculum.state_dict()))
+    assert state["controller"]["training"]
+    restored, trainer = _make_with_data(tmp_path, "data.gen_batch_size=12", "curriculum.baseline=posterior")
+    restored.load_state_dict(state)
+    trainer.global_steps, trainer.num_fetched = 2, 12
+    batch = restored.collect(3)
+    restored.before_advantages(batch)
+    assert len(prepared.prompts) == 3
+    for known in prepared.prompts.values():
+        assert 0 < known.alpha + known.beta < 2

@@ -1,5 +1,6 @@
 """Values that verl takes without a look, and that end the run, or spoil it, when they are first used."""
 
+import importlib
 import importlib.util
 import math
 from collections.abc import Iterator, Sequence
@@ -138,6 +139,27 @@ def _batch(config: DictConfig) -> Iterator[str]:
 
 def _names(config: DictConfig) -> Iterator[str]:
     """Names in verl's registries, which it looks up at the first step."""
+    libraries = config.actor_rollout_ref.model.get("external_lib") or []
+    # Modules of the user's may register more, where verl imports them: in the workers.
+    if any(not name.startswith("verl_ext.") for name in ([libraries] if isinstance(libraries, str) else libraries)):
+        return
+    if config.algorithm.adv_estimator == "gae" and config.critic.enable is False:
+        yield (
+            "algorithm.adv_estimator=gae needs the values of a critic: set critic.enable=true and critic.model.path, "
+            "or another estimator"
+        )
+    if any(_unknown_names(config)) and config.get("trainer_module"):
+        # It may register more; imported only then, as it takes seconds.
+        try:
+            importlib.import_module(config.trainer_module)
+        # Of a module of the user's, whatever it raises.
+        except Exception as error:
+            yield f"trainer_module={config.trainer_module} cannot be imported: {type(error).__name__}: {error}"
+            return
+    yield from _unknown_names(config)
+
+
+def _unknown_names(config: DictConfig) -> Iterator[str]:
     from verl.experimental.reward_loop.reward_manager import registry as managers
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
@@ -150,15 +172,6 @@ def _names(config: DictConfig) -> Iterator[str]:
     known = {key: {str(getattr(name, "value", name)) for name in registry} for key, registry in registries}
     if config.reward.reward_manager.source == "register":
         known["reward.reward_manager.name"] = set(managers.REWARD_MANAGER)
-    libraries = config.actor_rollout_ref.model.get("external_lib") or []
-    # Modules of the user's may register more, where verl imports them: in the workers.
-    if any(not name.startswith("verl_ext.") for name in ([libraries] if isinstance(libraries, str) else libraries)):
-        return
-    if config.algorithm.adv_estimator == "gae" and config.critic.enable is False:
-        yield (
-            "algorithm.adv_estimator=gae needs the values of a critic: set critic.enable=true and critic.model.path, "
-            "or another estimator"
-        )
     for key, names in known.items():
         value = OmegaConf.select(config, key)
         if value is not None and str(getattr(value, "value", value)) not in names:
