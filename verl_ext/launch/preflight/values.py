@@ -163,8 +163,6 @@ def _unknown_names(config: DictConfig) -> Iterator[str]:
     from verl.experimental.reward_loop.reward_manager import registry as managers
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
-    if config.algorithm.adv_estimator not in ADV_ESTIMATOR_REGISTRY:
-        importlib.import_module(config.trainer_module)  # it may register its own, as Fast DAPO's does
     registries = (
         ("algorithm.adv_estimator", ADV_ESTIMATOR_REGISTRY),
         (f"{_ACTOR}.policy_loss.loss_mode", POLICY_LOSS_REGISTRY),
