@@ -196,7 +196,7 @@ def test_the_demos_dry_run(model_dir: Path, files: dict[str, Path], tmp_path: Pa
     real = ROOT / "outputs/models/arithmetic_base"
     has_assets = real.exists() and (ROOT / "outputs/data/arithmetic/val.parquet").exists()
     stand_ins = [f"run_dir={tmp_path}"] if has_assets else _with_stand_ins(model_dir, files, tmp_path)
-    train(_compose("+backend=cpu", "+experiment=arithmetic_demo", *stand_ins), FAST_DAPO)
+    train(_compose("+backend=cpu", "+experiment=arithmetic_two_phase", *stand_ins), FAST_DAPO)
     printed = capsys.readouterr().out
     assert "verl 0.9.1" in printed
     assert f"train.parquet: {'1,024' if has_assets else '400'} rows" in printed
@@ -227,7 +227,7 @@ def test_files_of_verls_scripts_pass_a_dry_run(model_dir: Path, tmp_path: Path, 
         files[name].write_text(json.dumps(rows))
     both = f"[{files['a']},{files['b']}]"
     stand_ins = _with_stand_ins(model_dir, {"train": both, "val": both}, tmp_path / "run")
-    config = _compose("+backend=cpu", "+experiment=arithmetic_demo", *stand_ins)
+    config = _compose("+backend=cpu", "+experiment=arithmetic_two_phase", *stand_ins)
     train(config, FAST_DAPO)
     printed = capsys.readouterr().out
     assert printed.count("Each prompt gets an index made of its content") == 1
@@ -239,7 +239,7 @@ def test_files_of_verls_scripts_pass_a_dry_run(model_dir: Path, tmp_path: Path, 
 def test_a_finished_run_can_be_checked_again(model_dir: Path, files: dict[str, Path], tmp_path: Path, capsys):
     (tmp_path / "summary.json").write_text('{"total_training_steps": 20, "global_steps": 20}')
     stand_ins = _with_stand_ins(model_dir, files, tmp_path)
-    train(_compose("+backend=cpu", "+experiment=arithmetic_demo", *stand_ins), FAST_DAPO)
+    train(_compose("+backend=cpu", "+experiment=arithmetic_two_phase", *stand_ins), FAST_DAPO)
     assert "a step" in capsys.readouterr().out
 
 
@@ -247,7 +247,7 @@ def test_a_finished_run_can_be_checked_again(model_dir: Path, files: dict[str, P
 def test_a_dry_run_finds_what_a_run_would(model_dir: Path, files: dict[str, Path], tmp_path: Path):
     config = _compose(
         "+backend=cpu",
-        "+experiment=arithmetic_demo",
+        "+experiment=arithmetic_two_phase",
         *_with_stand_ins(model_dir, files, tmp_path),
         "data.max_prompt_length=3",
     )
@@ -316,7 +316,7 @@ def test_what_is_not_parquet_is_counted_and_what_is_elsewhere_is_said(model_dir:
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     config = _compose(
         "+backend=cpu",
-        "+experiment=arithmetic_demo",
+        "+experiment=arithmetic_two_phase",
         f"data.train_files=[{tmp_path}/train.jsonl,s3://bucket/more.parquet]",
         f"data.val_files={tmp_path}/val.jsonl",
         f"actor_rollout_ref.model.path={model_dir}",
@@ -332,7 +332,7 @@ def test_what_is_not_parquet_is_counted_and_what_is_elsewhere_is_said(model_dir:
 def test_a_model_that_is_not_here_is_said_and_does_not_fail(files: dict[str, Path]):
     config = _compose(
         "+backend=cpu",
-        "+experiment=arithmetic_demo",
+        "+experiment=arithmetic_two_phase",
         f"data.train_files={files['train']}",
         f"data.val_files={files['val']}",
         "actor_rollout_ref.model.path=./not/here",
@@ -350,7 +350,7 @@ def test_a_model_that_is_not_here_is_said_and_does_not_fail(files: dict[str, Pat
 def test_prompts_that_will_be_left_out_are_counted(model_dir: Path, files: dict[str, Path]):
     config = _compose(
         "+backend=cpu",
-        "+experiment=arithmetic_demo",
+        "+experiment=arithmetic_two_phase",
         f"data.train_files={files['train']}",
         f"data.val_files={files['val']}",
         f"actor_rollout_ref.model.path={model_dir}",
