@@ -16,6 +16,7 @@ its posterior counts as, the design effect of the beta-binomial.
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
@@ -82,11 +83,11 @@ class Recalibration:
             w = np.clip(w + np.linalg.solve(curvature, gradient), -LARGEST, LARGEST)
         self.coefficients = w
 
-    def state(self) -> list:
+    def state(self) -> list[Any]:
         """Plain lists."""
         return [self.coefficients.tolist(), [[version, [list(row) for row in rows]] for version, rows in self.outcomes]]
 
-    def restore(self, state: Sequence) -> None:
+    def restore(self, state: Sequence[Any]) -> None:
         """Take what `state` gave."""
         coefficients, outcomes = state
         self.coefficients = np.array(coefficients, dtype=np.float64)
