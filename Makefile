@@ -152,6 +152,7 @@ benchmark: demo-data  ## Measure; docs/benchmarks.md keeps the results. QUICK=1:
 	@test ! -f outputs/fast_dapo_demo/metrics.jsonl || $(PY) tests/benchmarks/step_overhead.py outputs/fast_dapo_demo
 
 leaderboard: demo-data  ## Every way to choose rollouts, each tuned: hours; kill it and call again. QUICK=1: under 15 minutes
+	@$(if $(QUICK),,$(PY) tests/benchmarks/leaderboard_tasks.py)
 	@$(PY) tests/benchmarks/fast_dapo_leaderboard.py $(if $(QUICK),--quick)
 
 clean:  ## Remove the environment, caches and everything runs wrote

@@ -1,7 +1,8 @@
 """Our method: the product's controller, the posterior's choice and baseline, and every rollout trained on."""
 
 import numpy as np
-from learning_lab import Policy, Task
+from learning_lab import Policy
+from learning_tasks import Task
 from sampling_methods import Batch, Curriculum
 
 from recipe.fast_dapo.curriculum.baseline import leave_one_out_baselines

@@ -121,7 +121,10 @@ def check_base_models(folder: Path, pools: Sequence[str]) -> None:
     for pool in pools:
         weights = MODELS / POOLS[pool] / "model.safetensors"
         if not weights.exists():
-            raise ValueError(f"the base model of pool {pool} is missing, {weights.parent}: run `make demo-data`")
+            raise ValueError(
+                f"the base model of pool {pool} is missing, {weights.parent}: run "
+                "`python tests/benchmarks/leaderboard_tasks.py`"
+            )
         own = hashlib.sha256(weights.read_bytes()).hexdigest()
         if remembered.setdefault(POOLS[pool], own) != own:
             raise ValueError(f"{folder} has runs of another {POOLS[pool]}: give another --output, or remove it")

@@ -7,7 +7,7 @@ import filtering_methods
 import predicting_methods
 import sampling_methods
 import single_stream
-from learning_lab import Task
+from learning_tasks import Task
 from sampling_methods import Curriculum, Method
 
 from recipe.fast_dapo.curriculum.predictor import PredictorSettings

@@ -14,7 +14,13 @@ from efficiency_report import TARGETS, area_under_curve, at_target
 
 NUM_PROMPTS = 2048
 # By name, the folder of the base model in outputs/models.
-POOLS = {"B": "arithmetic_base", "E": "arithmetic_base", "C": "arithmetic_base"}
+POOLS = {
+    "B": "arithmetic_base",
+    "E": "arithmetic_base",
+    "C": "arithmetic_base",
+    "T": "chains_base",
+    "D": "domains_base",
+}
 
 Result = Mapping[str, Any]
 Score = tuple[float, ...]

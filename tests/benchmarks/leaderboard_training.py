@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 from leaderboard_protocol import METHODS, NUM_PROMPTS, POOLS, Job, cut, last_rollout
-from learning_lab import Policy, Task, make_task
+from leaderboard_tasks import make_task
+from learning_lab import Policy
+from learning_tasks import Task
 from sampling_methods import Method
 
 MODELS = Path(__file__).resolve().parents[2] / "outputs/models"

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from lean_qwen2 import LeanQwen2
 from learning_tasks import Question, Task, build_task
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, DynamicCache
@@ -30,10 +31,9 @@ from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, 
 MAX_PROMPT, MAX_RESPONSE = 20, 10  # of `data_preprocess.arithmetic`, in tokens
 FIELDS = ("digits_first", "digits_second")
 
-# Responses that may be longer than this have tails: rows are dropped from a batch as they end, and padding is cut. For
-# short ones neither pays.
-SHORT_RESPONSE = 16
-ROWS_PER_FORWARD = 64
+# Tasks with longer responses are computed by `lean_qwen2.py`, the others by transformers.
+LONGEST_PLAIN = 10
+ROWS_PER_FORWARD = 128  # of rows sorted by length
 
 
 @dataclass
@@ -98,8 +98,8 @@ class Policy:
         self, base: Path, task: Task, *, learning_rate: float, estimator: str, seed: int, compact: bool = False
     ) -> None:
         self.task, self.compact = task, compact
-        self.has_tails = task.max_response > SHORT_RESPONSE
         self.model = copy.deepcopy(_load(base))
+        self.lean = LeanQwen2(self.model, task.pad, task.end) if task.max_response > LONGEST_PLAIN else None
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate, weight_decay=0.0)
         self.estimator = get_adv_estimator_fn(estimator)
         self.generator = torch.Generator().manual_seed(seed)
@@ -121,40 +121,40 @@ class Policy:
         # Equal prompts share their prefill.
         unique, inverse = torch.unique(torch.tensor(prompts), return_inverse=True)
         ids = self.task.prompts[unique]
-        if self.has_tails:
-            ids = ids[:, int((ids == self.task.pad).sum(1).min()) :]
+        if self.lean is None:
+            tokens_BT, log_probs_BT, lengths_B = self._decode(ids, inverse)
+        else:
+            tokens_BT, log_probs_BT, lengths_B = self.lean.sample(ids, inverse, self.task.max_response, self.generator)
+        out = []
+        for row, (prompt, length) in enumerate(zip(prompts, lengths_B.tolist(), strict=True)):
+            response = tokens_BT[row, :length].tolist()
+            reward = float(response == self.task.answers[prompt])
+            out.append(Rollout(prompt, response, log_probs_BT[row, :length].clone(), reward))
+        return out
+
+    def _decode(self, ids: torch.Tensor, inverse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(B, T) token ids, padded on the right; their log-probs; (B,) the responses' lengths."""
         mask = (ids != self.task.pad).long()
         cache = DynamicCache()
         positions = (mask.cumsum(-1) - 1).clamp_min(0)
         logits = self.model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache).logits[:, -1]
         cache.batch_select_indices(inverse)
         logits, mask, position = logits[inverse], mask[inverse], positions[inverse, -1:]
-        tokens_BT = torch.full((len(prompts), self.task.max_response), self.task.pad)
-        log_probs_BT = torch.zeros(len(prompts), self.task.max_response)
-        rows = torch.arange(len(prompts))  # those still in the batch
-        alive = torch.ones(len(prompts), dtype=torch.bool)  # of these, those that have not ended
+        tokens, log_probs = [], []
+        alive = torch.ones(len(inverse), dtype=torch.bool)
         for step in range(self.task.max_response):
             distribution = torch.log_softmax(logits, -1)
             token = torch.multinomial(distribution.exp(), 1, generator=self.generator)
-            log_probs_BT[rows, step] = distribution.gather(1, token)[:, 0]
-            tokens_BT[rows, step] = torch.where(alive, token[:, 0], self.task.pad)
+            log_probs.append(distribution.gather(1, token))
+            tokens.append(torch.where(alive[:, None], token, self.task.pad))
             alive = alive & (token[:, 0] != self.task.end)
             if step == self.task.max_response - 1 or not alive.any():
                 break
-            if self.has_tails and alive.sum() < 0.8 * len(alive):
-                kept = alive.nonzero()[:, 0]
-                cache.batch_select_indices(kept)
-                rows, alive, token, mask, position = rows[kept], alive[kept], token[kept], mask[kept], position[kept]
             mask = torch.cat([mask, torch.ones_like(token)], 1)
             position = position + 1
             logits = self.model(token, attention_mask=mask, position_ids=position, past_key_values=cache).logits[:, -1]
-        lengths = (tokens_BT != self.task.pad).sum(1).tolist()
-        out = []
-        for row, (prompt, length) in enumerate(zip(prompts, lengths, strict=True)):
-            response = tokens_BT[row, :length].tolist()
-            reward = float(response == self.task.answers[prompt])
-            out.append(Rollout(prompt, response, log_probs_BT[row, :length].clone(), reward))
-        return out
+        tokens_BT = torch.cat(tokens, 1)
+        return tokens_BT, torch.cat(log_probs, 1), (tokens_BT != self.task.pad).sum(1)
 
     def update(
         self,
@@ -247,7 +247,9 @@ class Policy:
 
     def _completion_log_probs(self, prompt_ids: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
         """(B, T) log-probs of the responses' tokens; those of padding mean nothing."""
-        if not (self.has_tails or self.compact):
+        if self.lean is not None:
+            return self.lean.log_probs(prompt_ids, responses)
+        if not self.compact:
             return self._forward(prompt_ids, responses)
         # Rows of like length together, without the padding that they share.
         prompt_lengths, lengths = ((ids != self.task.pad).sum(1) for ids in (prompt_ids, responses))

@@ -75,7 +75,7 @@ class Task:
 def build_task(
     questions: Sequence[Question], held_out: Sequence[Question], *, max_prompt: int, max_response: int
 ) -> Task:
-    """Questions as token ids. Sources come in the order in which `questions` first name them.
+    """Questions as token ids; sources in the order of their names.
 
     Args:
         questions: P of them, all with the same fields.
@@ -103,7 +103,7 @@ def build_task(
     ):
         if (longest := max(map(len, rows))) > limit:
             raise ValueError(f"expected at most {limit} tokens, got {longest}. Raise the limit of this task.")
-    names = tuple(dict.fromkeys(question.domain for question in questions))
+    names = tuple(sorted({question.domain for question in questions}))
     domains = np.array([names.index(question.domain) for question in questions])
     fields = list(questions[0].fields)
     values = [[question.fields[name] for name in fields] for question in questions]

@@ -183,7 +183,9 @@ def test_horvitz_thompson_weights_whole_groups_and_says_so(store: StoredRows, tm
 
 ALL = ["curriculum.train_on=all", "curriculum.baseline=posterior", "trainer.n_gpus_per_node=1"]
 # Then a posterior is the prior and what was seen of the prompt.
-ONLY_EVIDENCE = ["curriculum.posterior.discount=1.0", "curriculum.posterior.prior_weight=null"]
+ONLY_EVIDENCE = [
+    f"curriculum.posterior.{option}" for option in ("discount=1.0", "prior_weight=null", "recalibrate=false")
+]
 SIZES_OF_GROUPS = [(2, 2), (1, 0)]
 
 

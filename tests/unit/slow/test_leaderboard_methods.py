@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import leaderboard_training
 from filtering_methods import PlainFilterGroups
-from leaderboard_protocol import FULL, METHODS, Job, Settings, Spacing, cut
+from leaderboard_protocol import FULL, METHODS, NUM_PROMPTS, Job, Settings, Spacing, cut
 from leaderboard_training import make_method, run
 from learning_lab import Policy, Rollout, make_task
 from sampling_methods import FilterGroups
@@ -228,7 +228,9 @@ def job_of(method, **changes):
     return replace(Job(method, "E", 0, Settings(1e-3, batch, group, 1), 300, looks=RARE), **changes)
 
 
-def test_every_method_can_be_made_with_each_of_its_batches(task):
+def test_every_method_can_be_made_with_each_of_its_batches():
+    task = make_task("E", NUM_PROMPTS)
+
     def check(method):
         for settings in FULL.grid(method):
             made = make_method(Job(method, "E", 0, settings, 100), task)
