@@ -22,16 +22,17 @@ from hydra import compose, initialize_config_dir
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# What most commands import, beside what these import.
+# What most commands import, beside what these import; nothing that registers what only some of them would know.
 IMPORTED = (
-    "recipe.fast_dapo.collector",
     "recipe.tracin.model_check",
+    "scipy.optimize",
     "sentencepiece",
     "transformers.models.auto.modeling_auto",
     "transformers.models.qwen2.modeling_qwen2",
     "verl.experimental.reward_loop.reward_manager",
     "verl.trainer.main_ppo",
     "verl_ext.launch.train",
+    "verl_ext.trainer.trainer",
 )
 
 

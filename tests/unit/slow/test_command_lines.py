@@ -72,6 +72,19 @@ GOOD = [
     Line(["recipe.fast_dapo.main", "+experiment=[dapo17k_qwen2_5_1_5b,dapo17k_grpo]"]),
     Line(DEMO, "curriculum.schedule=streaming curriculum.predictor=posterior curriculum.screening=sequential"),
     Line(DEMO, "curriculum.schedule=streaming curriculum.correction=horvitz_thompson"),
+    Line(DEMO, "curriculum.baseline=posterior", also="16 prompts x 16 rollouts = 256 rollouts"),
+    Line(
+        DEMO,
+        f"curriculum.baseline=posterior curriculum.train_on=all {ROLLOUT}.n=2 {ROLLOUT}.n_continue=6",
+        also="a round +16 prompts x 2 = 32 .*[^$]*at most: prompts whose screening is not mixed .* 2 rollouts",
+    ),
+    Line(
+        DEMO,
+        f"curriculum.baseline=posterior curriculum.train_on=all {ROLLOUT}.n=1 {ROLLOUT}.n_continue=0",
+        also="16 prompts x 1 rollouts = 16 rollouts",
+    ),
+    Line(PLAIN, "curriculum.enable=false curriculum.baseline=posterior"),
+    Line(PLAIN, "curriculum.enable=false algorithm.adv_estimator=posterior"),
     Line(DEMO, "data.train_files=[{data}/train.parquet] data.val_files=[{data}/val.parquet]"),
     Line(
         DEMO,
@@ -118,7 +131,10 @@ BAD = [
     Line(["recipe.fast_dapo.main", "backend=cpu"], "", r"\+backend=cpu"),
     Line(DEMO, "data.train_batch_size 32", "data.train_batch_size 32|mismatched input"),
     # Values.
-    Line(DEMO, "actor_rollout_ref.rollout.n=1", "n must be an int >= 2, got 1|n must be"),
+    Line(DEMO, "actor_rollout_ref.rollout.n=1", "with one screening rollout .*: raise n to 2 or more, or set train_on"),
+    Line(DEMO, "actor_rollout_ref.rollout.n=0", "rollout.n must be an int >= 1, got 0"),
+    Line(DEMO, "curriculum.train_on=all", "curriculum.train_on=all needs curriculum.baseline=posterior"),
+    Line(DEMO, "algorithm.adv_estimator=posterior", "curriculum.baseline=posterior: set that in its place"),
     Line(DEMO, "data.train_batch_size=0", "train_batch_size"),
     Line(DEMO, "data.max_response_length=0", "data.max_response_length must be a whole number of at least 1, got 0"),
     Line(DEMO, "algorithm.adv_estimator=rlo", "algorithm.adv_estimator must be one of .*rloo.*; got 'rlo'"),
@@ -190,6 +206,13 @@ BAD = [
     # Golden redaction.
     Line(["recipe.golden_redaction.main", "--config-name=golden_redaction_cpu"], "", "test_pairs"),
     Line(["recipe.golden_redaction.main"], "golden.redaction.grow_above=2", "grow_above must be"),
+    # The posterior baseline is Fast DAPO's.
+    Line(TRACIN, "algorithm.adv_estimator=posterior", "algorithm.adv_estimator must be one of .*; got 'posterior'"),
+    Line(
+        ["recipe.golden_redaction.main"],
+        "algorithm.adv_estimator=posterior",
+        "algorithm.adv_estimator=posterior: .*Leave it at grpo",
+    ),
 ]
 
 

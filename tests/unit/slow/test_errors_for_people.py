@@ -27,8 +27,32 @@ def _config(*overrides: str) -> DictConfig:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["actor_rollout_ref.rollout.n=1"], ["n must be an int >= 2", "got 1"]),
-        (["actor_rollout_ref.rollout.n_continue=0"], ["n_continue must be an int >= 1"]),
+        (["actor_rollout_ref.rollout.n=0"], ["actor_rollout_ref.rollout.n must be an int >= 1", "got 0"]),
+        (["actor_rollout_ref.rollout.n=1"], ["curriculum: with one screening rollout", "raise n to 2 or more, or set"]),
+        (["actor_rollout_ref.rollout.n_continue=-1"], ["actor_rollout_ref.rollout.n_continue must be an int >= 0"]),
+        (
+            ["actor_rollout_ref.rollout.n_continue=0", "curriculum.correction=continuation_only"],
+            ["correction=continuation_only trains on n_continue rollouts, of which there are 0"],
+        ),
+        (["curriculum.train_on=some"], ["curriculum.train_on must be one of qualified, all", "'some'"]),
+        (["curriculum.baseline=mean"], ["curriculum.baseline must be one of estimator, posterior", "'mean'"]),
+        (["curriculum.train_on=all"], ["curriculum.train_on=all needs curriculum.baseline=posterior"]),
+        (
+            ["curriculum.train_on=all", "curriculum.baseline=posterior", "curriculum.correction=horvitz_thompson"],
+            ["correction=horvitz_thompson undoes what dropping prompts does", "set correction=none"],
+        ),
+        *(
+            (
+                ["curriculum.baseline=posterior", f"curriculum.correction={correction}"],
+                [f"curriculum.correction={correction} is for baselines", "set curriculum.train_on=all"],
+            )
+            for correction in ("horvitz_thompson", "continuation_only")
+        ),
+        (["algorithm.adv_estimator=posterior"], ["curriculum.baseline=posterior: set that in its place"]),
+        (
+            ["curriculum.posterior.min_source_share=1.5"],
+            ["curriculum.posterior.min_source_share must be a number in [0, 1], got 1.5"],
+        ),
         (["curriculum.schedule=sideways"], ["schedule must be one of merged, streaming", "'sideways'"]),
         (["curriculum.correction=magic"], ["correction must be one of none, horvitz_thompson", "'magic'"]),
         (["curriculum.correction_clip=0.5"], ["correction_clip must be a number >= 1 or null, got 0.5"]),
@@ -59,7 +83,7 @@ def test_config_errors_name_the_key_the_value_and_the_remedy(overrides: list[str
 
 def test_all_problems_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
-        read_settings(_config("actor_rollout_ref.rollout.n=1", "data.dataloader_num_workers=2"))
+        read_settings(_config("actor_rollout_ref.rollout.n=0", "data.dataloader_num_workers=2"))
     assert "n must be" in str(caught.value)
     assert "dataloader_num_workers" in str(caught.value)
 
@@ -83,7 +107,7 @@ def test_without_the_curriculum_verl_gets_fetches_that_it_takes():
     assert _config().data.gen_batch_size == 192
 
 
-@pytest.mark.parametrize(("n", "n_continue"), [(4, 12), (4, 4), (4, 2), (4, 7)])
+@pytest.mark.parametrize(("n", "n_continue"), [(4, 12), (4, 4), (4, 2), (4, 7), (4, 0)])
 def test_verl_sees_the_size_of_a_whole_group(n: int, n_continue: int):
     config = _config(f"actor_rollout_ref.rollout.n={n}", f"actor_rollout_ref.rollout.n_continue={n_continue}")
     assert config.actor_rollout_ref.rollout.n == n + n_continue
@@ -99,16 +123,68 @@ def test_verl_sees_the_continuation_alone_where_nothing_else_is_trained_on():
     assert read_settings(config).controller.group_size == 12
 
 
+def test_screening_may_be_all_there_is():
+    config = _config(
+        "actor_rollout_ref.rollout.n=1",
+        "actor_rollout_ref.rollout.n_continue=0",
+        "curriculum.train_on=all",
+        "curriculum.baseline=posterior",
+    )
+    assert config.actor_rollout_ref.rollout.n == 1
+    controller = read_settings(config).controller
+    assert (controller.n, controller.n_continue, controller.group_size) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(("n", "ranks", "is_right"), [(2, 8, True), (1, 64, True), (1, 48, False), (3, 48, True)])
+def test_mini_batches_are_counted_in_whole_groups_also_without_continuation(n: int, ranks: int, is_right: bool):
+    """64 prompts a mini-batch."""
+    config = _config(
+        f"actor_rollout_ref.rollout.n={n}",
+        "actor_rollout_ref.rollout.n_continue=0",
+        f"trainer.n_gpus_per_node={ranks}",
+        "curriculum.train_on=all",
+        "curriculum.baseline=posterior",
+    )
+    if is_right:
+        assert read_settings(config).controller.group_size == n
+    else:
+        with pytest.raises(ConfigError, match=f"64 x {n} = {64 * n} rollouts must be a multiple of the {ranks} ranks"):
+            read_settings(config)
+
+
+def test_the_posterior_baseline_is_one_of_verls_estimators():
+    """Whatever else was chosen; and with verl's own groups, too."""
+    for enable in ("true", "false"):
+        config = _config(f"curriculum.enable={enable}", "curriculum.baseline=posterior", "algorithm.adv_estimator=grpo")
+        assert config.algorithm.adv_estimator == "posterior"
+        assert read_settings(config).baseline == "posterior"
+    assert _config("curriculum.train_on=qualified").algorithm.adv_estimator == "rloo"
+    # Without curriculum nothing has to be told to it.
+    assert not read_settings(_config("curriculum.enable=false", "algorithm.adv_estimator=posterior")).enable
+
+
 def test_the_options_of_the_curriculum_reach_the_settings():
     settings = read_settings(
         _config("curriculum.schedule=streaming", "curriculum.predictor=posterior", "curriculum.screening=sequential")
     )
     assert settings.controller.schedule == "streaming"
-    assert settings.predictor is not None
-    assert settings.predictor.prior_passes == 0.2
+    assert settings.predictor == "posterior"
+    assert settings.posterior is not None
+    assert settings.posterior.prior_passes == 0.2
     assert settings.screening_chunk == 2
-    assert read_settings(_config()).predictor is None
-    assert read_settings(_config()).screening_chunk is None
+    plain = read_settings(_config())
+    assert (plain.predictor, plain.baseline, plain.posterior) == ("none", "estimator", None)
+    assert plain.screening_chunk is None
+
+
+def test_the_baseline_needs_a_posterior_whoever_chooses_the_prompts():
+    settings = read_settings(
+        _config("curriculum.train_on=all", "curriculum.baseline=posterior", "curriculum.posterior.use_features=false")
+    )
+    assert settings.predictor == "none"
+    assert settings.posterior is not None
+    assert not settings.posterior.use_features
+    assert settings.controller.train_on == "all"
 
 
 @pytest.fixture(scope="module")

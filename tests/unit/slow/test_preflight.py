@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,6 +125,40 @@ def test_an_estimator_of_the_users_own_is_known_when_it_is_registered(config: Di
     assert values.check_values(_changed(mine, actor_rollout_ref__model__external_lib="my_package")) == []
     register_adv_est("of_this_test")(lambda *_: None)
     assert values.check_values(mine) == []
+
+
+def test_an_estimator_that_the_trainers_module_registers_is_known(
+    config: DictConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = ["from verl.trainer.ppo.core_algos import register_adv_est", "register_adv_est('of_a_trainer')(print)"]
+    (tmp_path / "my_trainer.py").write_text("\n".join(lines))
+    (tmp_path / "my_broken_trainer.py").write_text("1 / 0")
+    mine = _changed(config, algorithm__adv_estimator="of_a_trainer", trainer_module="my_broken_trainer")
+    assert values.check_values(mine) == [
+        "trainer_module=my_broken_trainer cannot be imported: ZeroDivisionError: division by zero"
+    ]
+    assert values.check_values(_changed(mine, trainer_module="my_trainer")) == []
+    # Nobody waits for its import where all names are known.
+    assert values.check_values(_changed(config, trainer_module="my_broken_trainer")) == []
+
+
+PROBLEMS_OF_A_NEW_PROCESS = """
+import sys
+from hydra import compose, initialize_config_dir
+from verl_ext.launch.preflight import values
+with initialize_config_dir(sys.argv[1], version_base=None):
+    config = compose(sys.argv[2], overrides=["+backend=cpu", "algorithm.adv_estimator=posterior"])
+print(values.check_values(config))
+"""
+
+
+@pytest.mark.parametrize(("recipe", "problem"), [("fast_dapo", "[]"), ("tracin", "got 'posterior'\"]")])
+def test_the_posterior_baseline_is_known_to_fast_dapo_and_to_nobody_else(recipe: str, problem: str):
+    """In a process that has registered nothing yet, as every command's."""
+    command = [sys.executable, "-c", PROBLEMS_OF_A_NEW_PROCESS, str(ROOT / "configs"), recipe]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1].endswith(problem), done.stderr
 
 
 def test_a_sequence_over_several_ranks_may_be_longer(config: DictConfig):
