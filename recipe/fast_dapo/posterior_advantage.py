@@ -14,9 +14,9 @@ import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from recipe.fast_dapo.curriculum.baseline import RewardScale, credibility, leave_one_out_baselines
+from recipe.fast_dapo.settings import POSTERIOR_ESTIMATOR
 from verl_ext.serving.rollout_key import session_of, uid_of
 
-NAME = "posterior"
 # Batches whose groups say what to expect where no posterior is known.
 _NUM_BATCHES = 8
 
@@ -59,7 +59,7 @@ def prepare(keys: Sequence[str], prompts: Mapping[str, KnownPrompt], scale: Rewa
     _prepared[:] = [_Prepared(keys, prompts, scale)]
 
 
-@register_adv_est(NAME)
+@register_adv_est(POSTERIOR_ESTIMATOR)
 def posterior_advantage(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray, **kwargs: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -313,6 +313,17 @@ def test_a_state_of_numpy_values_is_plain_json():
     assert state["training"] == [[["v", 4, None, None], [2, 2, 2], [5, True, False], [3, 2], [2, 3], *columns]]
 
 
+def test_a_screening_of_one_rollout_has_no_share_of_mixed_ones():
+    """A 0 would read as prompts that are too easy or too hard."""
+    controller = DataController(make_settings(n=1, n_continue=0, train_on="all"))
+    add(controller, "a", "b")
+    play_round(controller, {"a": 0})
+    metrics = controller.metrics()
+    assert "curriculum/qualified_share" not in metrics
+    assert metrics["curriculum/screening_pass_rate/mean"] == 0.5
+    assert (metrics["curriculum/all_wrong_kept"], metrics["curriculum/all_right_kept"]) == (1, 1)
+
+
 def test_metrics_count_a_step_and_the_run():
     controller = DataController(make_settings(train_batch_size=1))
     add(controller, "wrong", "a", "b")

@@ -35,7 +35,7 @@ _OUTCOMES = {
     "trained_tokens": ("tokens", "response tokens of trained_rollouts"),
 }
 _RATIOS = {
-    "qualified_share": ("fraction", "qualified / screened; left out when nothing was screened"),
+    "qualified_share": ("fraction", "qualified / screened; left out when nothing was screened, or with n = 1"),
     "screening_pass_rate/mean": ("fraction", "passes / rollouts of screening; left out when nothing was screened"),
     "screening_rollouts/mean": ("rollouts", "screening rollouts a screened prompt; left out when nothing was screened"),
     "generated_to_trained": ("ratio", "generated_rollouts / trained_rollouts; left out when nothing was trained"),
@@ -131,8 +131,9 @@ class CurriculumCounts:
         for prefix, window in (("curriculum/", "step"), ("curriculum/total/", "total")):
             counts = self.windows[window]
             values |= {prefix + name: float(counts[name]) for name in _OUTCOMES}
-            if counts["screened"]:
+            if counts["screened"] and self.n > 1:  # one rollout is never mixed
                 values[prefix + "qualified_share"] = counts["qualified"] / counts["screened"]
+            if counts["screened"]:
                 values[prefix + "screening_pass_rate/mean"] = counts["screening_passes"] / counts["screening_rollouts"]
                 values[prefix + "screening_rollouts/mean"] = counts["screening_rollouts"] / counts["screened"]
             if counts["trained_rollouts"]:

@@ -64,7 +64,7 @@ class FeaturePrior:
         weight: Prompts that this opinion counts as in `fit`; infinite: it stays.
 
     Attributes:
-        coefficients: (2, 1 + F) w and v, the constants first.
+        coefficients: (2, 1 + F) w and v, the constants first. Replaced and never changed.
 
     Raises:
         ValueError: If a feature is not finite.
@@ -81,11 +81,15 @@ class FeaturePrior:
         self._initial, self._weight = initial, weight
         self.coefficients = np.zeros((2, self._x_PF.shape[1]))
         self.coefficients[:, 0] = logit(initial[0] / sum(initial)), np.log(sum(initial))
+        self._known, self._known_for = Beta(np.empty(0), np.empty(0)), np.empty(0)
         self._limits = np.maximum((LARGEST_LOGIT, LARGEST_LOG_STRENGTH), np.abs(self.coefficients[:, 0]))
 
     def __call__(self, positions: np.ndarray) -> Beta:
         """Priors of the prompts at these positions, arrays of the shape of `positions`."""
-        return _priors(self._x_PF[positions], self.coefficients, self._limits)
+        # Those of all prompts, once for each fit: many more are asked for before the next.
+        if self._known_for is not self.coefficients:
+            self._known, self._known_for = _priors(self._x_PF, self.coefficients, self._limits), self.coefficients
+        return Beta(self._known.alpha[positions], self._known.beta[positions])
 
     def fit(self, positions: np.ndarray, passes: np.ndarray, fails: np.ndarray) -> None:
         """Take the coefficients that make these outcomes most likely.

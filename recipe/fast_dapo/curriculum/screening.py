@@ -78,7 +78,7 @@ def plan_screening(alpha: float, beta: float, *, n: int, chunk: int, price: floa
 
     Args:
         alpha, beta: Posterior of its pass rate.
-        n: Rollouts after which it is given up in any case, at least 2.
+        n: Rollouts after which it is given up in any case, at least 1.
         chunk: Rollouts issued at a time.
         price: Rollouts wasted per qualified prompt under the policy in force, at least 0.
     """

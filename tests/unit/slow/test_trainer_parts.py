@@ -36,6 +36,9 @@ class Recorder(Part):
     def generate(self) -> None:
         self.say("generate")
 
+    def before_advantages(self, batch: KVBatchMeta) -> None:
+        self.say(f"before_advantages of {' '.join(batch.keys)}")
+
     def metrics(self) -> dict[str, Any]:
         return {f"{self.name}/metric": 1.0}
 
@@ -146,6 +149,7 @@ def test_the_parts_have_their_say_within_verls_own_step(host: Any):
         "guard",
         "verl: compute_ref_log_prob",
         "verl: compute_values",
+        *(f"{name}: before_advantages of a b" for name in ("collecting", "all", "first", "look")),
         "verl: compute_advantage",
         "verl: update_critic a b",
         "all: select",
