@@ -97,11 +97,6 @@ UNSUPPORTED = (
         "how old a trained rollout may be is curriculum.max_staleness. Leave it at verl's default, 8",
     ),
     Unsupported(
-        "trainer.v1.sampler.max_off_policy_strategy",
-        _with_curriculum(is_none_of("drop")),
-        "what is older than curriculum.max_staleness is dropped. Leave it at drop",
-    ),
-    Unsupported(
         "trainer.v1.sampler.sync_refill_failed_groups",
         _with_curriculum(is_set),
         "the curriculum asks again for a prompt whose generation failed. Leave it at false",

@@ -20,6 +20,8 @@ PREDICTORS: tuple[Predictor, ...] = get_args(Predictor)
 Baseline = Literal["estimator", "posterior"]
 # In verl's registry of advantage estimators; `posterior_advantage.py` registers it.
 POSTERIOR_ESTIMATOR = "posterior"
+# verl's own option for rollouts that grow too old.
+STALE = "trainer.v1.sampler.max_off_policy_strategy"
 
 
 class CurriculumNode(CurriculumLimits):
@@ -125,6 +127,7 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
         "n_continue": node.n_continue,
         "train_batch_size": data.train_batch_size,
         "gen_batch_size": data.train_batch_size if data.gen_batch_size is None else data.gen_batch_size,
+        "stale": OmegaConf.select(config, STALE),
     }
     limits = {name: getattr(node, name) for name in CurriculumLimits.model_fields}
     try:
@@ -146,17 +149,17 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
 
 
 def _explain_sizes(error: ValidationError) -> list[str]:
-    """In the names that a user sets: two are verl's, of the data, two are numbers of rollouts, and what contradicts
-    each other is the curriculum's."""
+    """In the names that a user sets: some are verl's, and what contradicts each other is the curriculum's."""
     problems = explain(error, CurriculumSettings, "sizes", "configs/fast_dapo.yaml")
-    nodes = {"n": "actor_rollout_ref.rollout", "n_continue": "actor_rollout_ref.rollout"}
+    rollout = "actor_rollout_ref.rollout"
+    names = {"n": f"{rollout}.n", "n_continue": f"{rollout}.n_continue", "stale": STALE}
     named: list[str] = []
     for entry, problem in zip(error.errors(), problems, strict=True):
         if not entry["loc"]:
             named.append(problem.replace("sizes", "curriculum", 1))
             continue
         name = str(entry["loc"][0])
-        named.append(problem.replace(f"sizes.{name}", f"{nodes.get(name, 'data')}.{name}", 1))
+        named.append(problem.replace(f"sizes.{name}", names.get(name, f"data.{name}"), 1))
     return named
 
 

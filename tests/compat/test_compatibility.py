@@ -51,7 +51,6 @@ REFUSED = [
     ("fast_dapo", "+trainer.v1.sync.parameter_sync_step=2", "trainer.v1.sync", "ppo_mini_batch_size"),
     ("fast_dapo", "skip.rollout_tq.enable=true", "skip.rollout_tq.enable", "curriculum.enable=false"),
     ("fast_dapo", "trainer.v1.sampler.max_off_policy_threshold=2", "trainer.v1.sampler", "curriculum.max_staleness"),
-    ("fast_dapo", "trainer.v1.sampler.max_off_policy_strategy=wait", "trainer.v1.sampler", "max_staleness"),
     ("fast_dapo", "trainer.v1.sampler.sync_refill_failed_groups=true", "trainer.v1.sampler", "Leave it at false"),
     ("fast_dapo", f"{POSTERIOR} data.shuffle=false", "data.shuffle=False", "curriculum.predictor=none"),
     ("fast_dapo", f"{POSTERIOR} +data.sampler.class_path=mine.py", "data.sampler", "curriculum.predictor=none"),

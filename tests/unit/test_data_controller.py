@@ -115,7 +115,7 @@ def test_the_samples_of_a_prompt_say_where_it_belongs(num_samples, num_passes, n
 
 
 def test_leftovers_grow_stale_without_a_round_and_their_prompts_are_screened_anew():
-    controller = DataController(make_settings(train_batch_size=1, max_staleness=2))
+    controller = DataController(make_settings(train_batch_size=1, max_staleness=2, stale="drop"))
     add(controller, "a", "b")
     play_round(controller, version=0)
     add(controller, "c")
@@ -175,7 +175,7 @@ def test_too_many_rounds_say_what_was_seen_and_what_to_change_and_leave_the_stat
 
 
 def test_the_round_limit_names_failing_generation_and_staleness_as_causes():
-    controller = DataController(make_settings(max_num_gen_batches=3, max_staleness=0))
+    controller = DataController(make_settings(max_num_gen_batches=3, max_staleness=0, stale="drop"))
     add(controller, "a")
     play_round(controller)
     controller.evict(1)

@@ -23,18 +23,25 @@ class Model(RuleBasedStateMachine):
         batch=st.integers(1, 3),
         max_buffer=st.none() | st.integers(0, 2),
         max_staleness=st.none() | st.integers(0, 3),
+        stale=st.sampled_from(["wait", "drop"]),
         max_attempts=st.integers(1, 3),
     )
-    def start(self, n, n_continue, keeps_all, batch, max_buffer, max_staleness, max_attempts):
+    def start(self, n, n_continue, keeps_all, batch, max_buffer, max_staleness, stale, max_attempts):
         train_on = "all" if keeps_all or n == 1 else "qualified"
         limits = {"max_buffer_prompts": max_buffer, "max_staleness": max_staleness, "max_attempts": max_attempts}
         self.settings = CurriculumSettings(
-            n=n, n_continue=n_continue, train_on=train_on, train_batch_size=batch, gen_batch_size=4, **limits
+            n=n,
+            n_continue=n_continue,
+            train_on=train_on,
+            train_batch_size=batch,
+            gen_batch_size=4,
+            stale=stale,
+            **limits,
         )
         self.controller = DataController(self.settings)
         self.first, self.second, self.ready, self.flying = [], [], [], []
         self.num_added = self.rounds = self.failures = 0
-        self.version = 2  # so that results differ in age from the start
+        self.dispatched_at = self.version = 2  # so that results differ in age from the start
         self.controller.evict(self.version)
         fates = ("all_wrong", "all_right", "evicted_overflow", "given_up", "trained")
         self.fates = {name: [] for name in fates}
@@ -70,6 +77,7 @@ class Model(RuleBasedStateMachine):
         got = [(entry.prompt.uid, entry.prompt.index, entry.num_samples, entry.first_session) for entry in inputs]
         assert got == [(u, i, m, n) for u, i, _ in self.second] + [(u, i, n, 0) for u, i, _ in new]
         self.flying, self.second = self.second + new, []
+        self.dispatched_at = self.version
 
     def draw_results(self, data):
         """Random results, mostly mixed; some prompts fail, wholly or in part; versions are up to two behind."""
@@ -148,7 +156,8 @@ class Model(RuleBasedStateMachine):
         limit, bound = self.settings.max_staleness, self.settings.max_buffer_prompts
         expired = []
         for queue in (self.second, self.ready):
-            too_old = [e for e in queue if limit is not None and self.version - min(s.version for s in e[2]) > limit]
+            drops = limit is not None and self.settings.stale == "drop"
+            too_old = [e for e in queue if drops and self.version - min(s.version for s in e[2]) > limit]
             expired += sorted(too_old, key=lambda entry: min(s.version for s in entry[2]))  # stable: then by arrival
             queue[:] = [entry for entry in queue if entry not in too_old]
         self.first = [[uid, index, []] for uid, index, _ in expired] + self.first
@@ -174,13 +183,17 @@ class Model(RuleBasedStateMachine):
     @rule()
     def train(self):
         batch = self.settings.train_batch_size
-        assert self.controller.is_ready_for_training() == (len(self.ready) >= batch)
+        unfinished = [self.age(entry) for entry in self.second + self.flying]
+        must_wait = any(self.is_due(age) for age in unfinished)
+        assert self.controller.is_ready_for_training() == (len(self.ready) >= batch and not must_wait)
         if len(self.ready) < batch:
             with pytest.raises(RuntimeError, match=f"{len(self.ready)} of {batch} prompts are ready"):
                 self.controller.get_training_data()
             return
         groups = self.controller.get_training_data()
-        taken, self.ready = self.ready[:batch], self.ready[batch:]
+        due = sorted((entry for entry in self.ready if self.is_due(self.age(entry))), key=lambda e: -self.age(e))
+        taken = (due + [entry for entry in self.ready if entry not in due])[:batch]
+        self.ready = [entry for entry in self.ready if entry not in taken]
         assert [[g.prompt.uid, g.prompt.index, list(g.samples)] for g in groups] == taken
         for group in groups:
             sessions = [sample.key for sample in group.samples]
@@ -193,6 +206,14 @@ class Model(RuleBasedStateMachine):
         self.trained_keys += [sample.key for group in groups for sample in group.samples]
         self.rollouts["trained"] += sum(len(group.samples) for group in groups)
         self.rounds = 0
+
+    def age(self, entry):
+        """In weight versions, of the oldest sample; of a prompt that has none yet, since it was asked for."""
+        return self.version - min([sample.version for sample in entry[2]], default=self.dispatched_at)
+
+    def is_due(self, age):
+        limit = self.settings.max_staleness
+        return self.settings.stale == "wait" and limit is not None and age >= limit
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), fault=st.sampled_from(["unknown", "extra", "twice", "live", "nan", "future", "back"]))

@@ -72,7 +72,7 @@ class World:
             assert keys == [f"{group.prompt.uid}_{i}" for i in range(len(keys))]
             # Informative, and no older than allowed.
             assert len(rewards) == 2
-            staleness = self.controller.settings.max_staleness
+            staleness = self.controller.settings.max_staleness if self.controller.settings.stale == "drop" else None
             assert staleness is None or self.version - group.version <= staleness
             trained = self.controller.trained_samples(group)
             assert len(trained) == self.controller.settings.group_size
@@ -99,13 +99,14 @@ class World:
     correction=st.sampled_from(["none", "continuation_only"]),
     batch=st.integers(1, 4),
     max_staleness=st.none() | st.integers(0, 2),
+    stale=st.sampled_from(["wait", "drop"]),
     max_buffer=st.none() | st.integers(0, 2),
 )
-def test_whatever_the_order_of_answers_nothing_is_lost(data, plan, correction, batch, max_staleness, max_buffer):
+def test_whatever_the_order_of_answers_nothing_is_lost(data, plan, correction, batch, max_staleness, stale, max_buffer):
     world = World(
         streaming(
             plan, n=4, n_continue=4, train_batch_size=batch, gen_batch_size=6, correction=correction,
-            max_staleness=max_staleness, max_buffer_prompts=max_buffer,
+            max_staleness=max_staleness, stale=stale, max_buffer_prompts=max_buffer,
         )
     )  # fmt: skip
     for _ in range(3):
@@ -185,6 +186,32 @@ def test_a_surplus_is_kept_and_lowers_the_next_admission():
     assert controller.num_prompts_wanted == 0
     assert [group.prompt.uid for group in controller.get_training_data()] == ["b"]
     assert controller.metrics()["curriculum/sample_age/max"] == 1
+
+
+@pytest.mark.parametrize("stale", ["wait", "drop"])
+def test_a_slow_prompt_is_waited_for_and_trained_on_first_or_screened_anew(stale):
+    controller = streaming(train_batch_size=1, max_staleness=1, stale=stale)
+    add(controller, "slow")
+    controller.get_generation_inputs()
+    controller.evict(1)  # after the next update its rollouts will be two versions old
+    add(controller, "fast")
+    for _ in range(2):
+        (entry,) = controller.get_generation_inputs()
+        answer(controller, entry, [1.0, 0.0, 0.0][: entry.num_samples], version=1)
+    assert controller.has_whole_batch
+    assert controller.is_ready_for_training() == (stale == "drop")
+    if stale == "drop":
+        controller.get_training_data()
+        controller.evict(2)
+    version = controller.weight_version
+    controller.update_prompts({"slow": make_samples("slow", 0, [1.0, 0.0], 0)}, version, more_to_come=True)
+    (entry,) = controller.get_generation_inputs()
+    assert (entry.prompt.uid, entry.first_session) == ("slow", 2 if stale == "wait" else 0)
+    answer(controller, entry, [0.0] * entry.num_samples, version)
+    assert controller.is_ready_for_training() == (stale == "wait")
+    if stale == "wait":
+        assert [group.prompt.uid for group in controller.get_training_data()] == ["slow"]
+    assert controller.metrics()["curriculum/total/expired"] == (stale == "drop")
 
 
 def test_sequential_screening_asks_in_stages_and_stops_at_the_first_mixed_outcome():

@@ -41,13 +41,14 @@ class AgedQueue(Generic[T]):
             self._names_by_version[version].move_to_end(name, last=False)
 
     def pop(self) -> T:
-        return self._remove(next(iter(self._items)))
+        return self.remove(next(iter(self._items)))
 
     def pop_stalest(self) -> T:
         """The item of the oldest version; among equals, the first in the queue."""
-        return self._remove(next(iter(self._names_by_version[self._versions[0]])))
+        return self.remove(next(iter(self._names_by_version[self._versions[0]])))
 
-    def _remove(self, name: str) -> T:
+    def remove(self, name: str) -> T:
+        """Take out the item of this name, which must be there."""
         version, item = self._items.pop(name)
         del self._names_by_version[version][name]
         if not self._names_by_version[version]:

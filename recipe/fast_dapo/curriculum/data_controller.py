@@ -115,7 +115,7 @@ class DataController:
         if self.settings.schedule == "streaming":
             wanted = self._state.num_to_admit(self.settings)
         else:
-            wanted = 0 if self.is_ready_for_training() else self.settings.gen_batch_size
+            wanted = 0 if self.has_whole_batch else self.settings.gen_batch_size
             if self.settings.train_on == "all":
                 unready = self.settings.train_batch_size - len(self._state.ready) - len(self._state.qualified)
                 wanted = min(wanted, max(0, unready))
@@ -152,7 +152,7 @@ class DataController:
     def check_num_gen_batches(self) -> None:
         """Raises TooManyGenerationBatches when no further round is allowed; call it to checkpoint before the end."""
         limit, state = self.settings.max_num_gen_batches, self._state
-        if limit and self.num_gen_batches >= limit and not self.is_ready_for_training():
+        if limit and self.num_gen_batches >= limit and not self.has_whole_batch:
             ready, waiting = len(state.ready), len(state.qualified)
             raise TooManyGenerationBatches(explain_missing_batch(self.settings, state.counts, ready, waiting))
 
@@ -222,10 +222,10 @@ class DataController:
     def evict(self, weight_version: int) -> UpdateResult:
         """Drops samples that are too old under `weight_version`, then the stalest ready prompts beyond the bound.
 
-        Call it after a weight update: leftovers age without a generation round. A prompt whose oldest sample is more
-        than `max_staleness` versions behind expires: its samples are released, and it is screened anew, before the
-        prompts that wait. The bound, `train_batch_size + max_buffer_prompts`, never costs a batch; staleness can.
-        Prompts in flight are judged when they return. Raises ValueError if the version fell.
+        Call it after a weight update: leftovers age without a generation round. With stale="drop" a prompt whose oldest
+        sample is more than `max_staleness` versions behind expires: its samples are released, and it is screened anew,
+        before the prompts that wait; prompts in flight are judged when they return. The bound, `train_batch_size +
+        max_buffer_prompts`, never costs a batch; staleness can. Raises ValueError if the version fell.
         """
         state = self._state
         check_weight_version(state, weight_version)
@@ -233,19 +233,26 @@ class DataController:
         expired, overflow = state.expire(self.settings), state.drop_overflow(self.settings)
         return UpdateResult(keys_of([*expired, *overflow]), uids_of(overflow))
 
-    def is_ready_for_training(self) -> bool:
-        """Whether a whole batch is there."""
+    @property
+    def has_whole_batch(self) -> bool:
+        """Whether enough prompts are finished."""
         return self.num_prompts_for_training >= self.settings.train_batch_size
+
+    def is_ready_for_training(self) -> bool:
+        """Whether a whole batch is there, and nothing that would be too old after it (stale="wait")."""
+        return self.has_whole_batch and not self._state.must_wait(self.settings)
 
     def get_training_data(self) -> list[TrainingGroup]:
         """Takes out the `train_batch_size` prompts that finished first; raises RuntimeError if there are fewer.
+
+        With stale="wait" those that would be too old after this batch come before all others.
 
         With `correction="continuation_only"` a group's first `num_screening` samples are not to be trained on.
         """
         state, wanted = self._state, self.settings.train_batch_size
         if (ready := len(state.ready)) < wanted:
             raise RuntimeError(f"{ready} of {wanted} prompts are ready: generate until is_ready_for_training()")
-        batch = [state.ready.pop() for _ in range(wanted)]
+        batch = state.take_ready(wanted, self.settings)
         state.forget(batch)
         trained = [sample for group in batch for sample in self.trained_samples(group)]
         state.counts.add_batch(

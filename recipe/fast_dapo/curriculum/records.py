@@ -13,6 +13,7 @@ from recipe.fast_dapo.curriculum.screening import ScreeningPlan
 from verl_ext.core.settings import Settings
 
 Schedule = Literal["merged", "streaming"]
+Stale = Literal["wait", "drop"]
 TrainOn = Literal["qualified", "all"]
 
 
@@ -34,7 +35,7 @@ class Fate(Enum):
                    |          v   |  +----------|-- nothing to continue ------+ |
                    |     PARTLY_SCREENED        |                               |
                    |          |                 |                               |
-                   +----------+-----------------+-------------------------------+   samples too old: released
+                   +----------+-----------------+-------------------------------+   samples too old (stale="drop")
 
     [...] is a generation call, during which the prompt is in flight. One whose call fails is again what it was before,
     first in its queue; after `max_attempts` such calls in a row it is GIVEN_UP. A group is ready without continuation
@@ -81,7 +82,9 @@ class CurriculumLimits(Settings):
     """Finished prompts kept for later steps beyond the one training batch, stalest dropped first; null: all of them."""
 
     max_staleness: int | None = Field(default=4, ge=0)
-    """Weight versions that a waiting sample may lag behind; past it the prompt is screened anew. null: no limit."""
+    """Weight versions that a waiting sample may lag behind; null: no limit. What would lag further is waited for
+    and trained on first, or dropped and its prompt screened anew:
+    trainer.v1.sampler.max_off_policy_strategy=wait | drop."""
 
     success_threshold: float = 0.5
     """A rollout passes when its success metric exceeds this."""
@@ -101,6 +104,11 @@ class CurriculumSettings(CurriculumLimits):
 
     gen_batch_size: int = Field(ge=1)
     """merged: new prompts of a round. streaming: prompts in screening at once."""
+
+    stale: Stale = "wait"
+    """What happens to a prompt whose samples would be more than `max_staleness` versions old after the next update.
+    wait: training waits until it is finished and takes it first, so that none is thrown away for being slow.
+    drop: its samples are released, and it is screened anew."""
 
     max_attempts: int = Field(default=3, ge=1)
     """Failed generation calls in a row until a prompt is given up."""

@@ -31,6 +31,7 @@ class CurriculumState:
         qualified: For their continuation.
         ready: For training.
         in_flight: Being generated, by uid, in the order of dispatch.
+        flights: Their uids, by the version of their oldest sample, or, where they have none yet, that of the dispatch.
         num_continuing: Of those in flight, the ones in continuation.
         indices: Of all live prompts, by uid.
         keys: Of the finished samples of all live prompts.
@@ -46,6 +47,7 @@ class CurriculumState:
         self.qualified = AgedQueue[TrainingGroup]()
         self.ready = AgedQueue[TrainingGroup]()
         self.in_flight: dict[str, GenerationInput] = {}
+        self.flights = AgedQueue[None]()
         self.num_continuing = 0
         self.indices: dict[str, int | str] = {}
         self.keys: set[str] = set()
@@ -58,11 +60,15 @@ class CurriculumState:
         """These prompts are in flight."""
         for entry in inputs:
             self.in_flight[entry.prompt.uid] = entry
+            self.flights.push(
+                entry.prompt.uid, entry.group.version if entry.group.samples else self.weight_version, None
+            )
             self.num_continuing += entry.group.is_qualified
 
     def land(self, uid: str) -> GenerationInput:
         """The call for this prompt has ended; returns what was asked."""
         entry = self.in_flight.pop(uid)
+        self.flights.remove(uid)
         self.num_continuing -= entry.group.is_qualified
         return entry
 
@@ -90,7 +96,7 @@ class CurriculumState:
 
     def expire(self, settings: CurriculumSettings) -> list[TrainingGroup]:
         """Prompts with a sample older than `max_staleness`: they wait for their screening again, before all others."""
-        if settings.max_staleness is None:
+        if settings.max_staleness is None or settings.stale == "wait":
             return []
         oldest_allowed = self.weight_version - settings.max_staleness
         expired: list[TrainingGroup] = []
@@ -103,6 +109,29 @@ class CurriculumState:
         self.counts.add("expired", len(expired))
         self._drop_samples(expired)
         return expired
+
+    def is_due(self, version: int | None, settings: CurriculumSettings) -> bool:
+        """Whether what is of this version must be trained on in the next update, before it is too old."""
+        limit = settings.max_staleness
+        if version is None or limit is None or settings.stale == "drop":
+            return False
+        return self.weight_version - version >= limit
+
+    def must_wait(self, settings: CurriculumSettings) -> bool:
+        """Whether a prompt that is not finished would be too old after the next update."""
+        oldest = (
+            self.qualified.oldest_version,
+            self.flights.oldest_version,
+            min((group.version for group in self.partly_screened), default=None),
+        )
+        return any(self.is_due(version, settings) for version in oldest)
+
+    def take_ready(self, count: int, settings: CurriculumSettings) -> list[TrainingGroup]:
+        """So many of the finished prompts: first what is due, the stalest first, then those that finished first."""
+        ready = self.ready
+        return [
+            ready.pop_stalest() if self.is_due(ready.oldest_version, settings) else ready.pop() for _ in range(count)
+        ]
 
     def drop_overflow(self, settings: CurriculumSettings) -> list[TrainingGroup]:
         """The stalest ready prompts, beyond one training batch and `max_buffer_prompts`; they are gone."""

@@ -177,6 +177,14 @@ def test_the_options_of_the_curriculum_reach_the_settings():
     assert plain.screening_chunk is None
 
 
+def test_verls_own_option_says_what_happens_to_what_grows_too_old():
+    option = "trainer.v1.sampler.max_off_policy_strategy"
+    assert read_settings(_config()).controller.stale == "wait"
+    assert read_settings(_config(f"{option}=drop")).controller.stale == "drop"
+    with pytest.raises(ConfigError, match=f"{option} must be one of wait, drop, got 'keep'"):
+        read_settings(_config(f"{option}=keep"))
+
+
 def test_the_baseline_needs_a_posterior_whoever_chooses_the_prompts():
     settings = read_settings(
         _config("curriculum.train_on=all", "curriculum.baseline=posterior", "curriculum.posterior.use_features=false")
