@@ -1,5 +1,6 @@
 """The curriculum on verl: connects `DataController` to the data loader, the engines and the data plane."""
 
+import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -75,7 +76,9 @@ class Curriculum(Collector):
             features = dataset_features(dataset, self._trainer.config.data.prompt_key)
             values = features.values_PF if settings.use_features else None
             self.predictor = PassRatePosterior(len(dataset), settings, values, features.sources_P)
-            self._position = {index: position for position, index in enumerate(prompt_indices(dataset))}
+            indices = prompt_indices(dataset)
+            self._position = {index: position for position, index in enumerate(indices)}
+            self._prompts_digest = hashlib.sha256("\n".join(map(str, indices)).encode()).hexdigest()
             if len(self._position) < len(dataset):
                 raise SignalError(
                     f"data.custom_cls: {len(dataset)} prompts have only {len(self._position)} values of `index`, by "
@@ -279,6 +282,7 @@ class Curriculum(Collector):
         return {
             "controller": self.controller.state_dict(),
             "predictor": self.predictor and self.predictor.state_dict(),
+            "prompts_digest": self.predictor and self._prompts_digest,
             "reward_sums": self.reward_scale.sums.tolist(),
             "sources": self.source_watch.state_dict(),
             "prompt_records_bytes": self.prompt_records.num_bytes,
@@ -287,6 +291,11 @@ class Curriculum(Collector):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.controller.load_state_dict(state["controller"])
         if self.predictor is not None and state["predictor"] is not None:
+            if state.get("prompts_digest", self._prompts_digest) != self._prompts_digest:
+                raise SignalError(
+                    "data.train_files: the rows are not those of the checkpoint, or not in their order, by which its "
+                    "predictor knows them. Resume with the same files in the same order, or start a new run."
+                )
             self.predictor.load_state_dict(state["predictor"])
         self.reward_scale.sums = np.array(state.get("reward_sums", [0.0] * 5))
         self.source_watch.load_state_dict(state.get("sources", {}))

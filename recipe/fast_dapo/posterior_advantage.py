@@ -15,6 +15,7 @@ from verl.trainer.ppo.core_algos import register_adv_est
 
 from recipe.fast_dapo.curriculum.baseline import RewardScale, credibility, leave_one_out_baselines
 from recipe.fast_dapo.settings import POSTERIOR_ESTIMATOR
+from verl_ext.core.errors import SignalError
 from verl_ext.serving.rollout_key import session_of, uid_of
 
 # Batches whose groups say what to expect where no posterior is known.
@@ -73,11 +74,20 @@ def posterior_advantage(
 
     Returns:
         Advantages and returns, both (B, T).
+
+    Raises:
+        SignalError: If the rows are not those that `prepare` was told of.
     """
     with torch.no_grad():
         rewards_B = token_level_rewards.sum(-1).double().cpu().numpy()
         prepared = _prepared.pop() if _prepared else None
-        if prepared is not None and len(prepared.keys) == len(rewards_B):
+        if prepared is not None:
+            if len(prepared.keys) != len(rewards_B):
+                raise SignalError(
+                    f"algorithm.adv_estimator=posterior expected the {len(prepared.keys)} rows that the curriculum "
+                    f"collected, got {len(rewards_B)}: what adds or removes rows in between must call `prepare` again, "
+                    "or set curriculum.baseline=estimator"
+                )
             advantages_B = _with_posteriors(rewards_B, prepared)
         else:
             advantages_B = _with_credibility(rewards_B, index, response_mask.any(-1).cpu().numpy())

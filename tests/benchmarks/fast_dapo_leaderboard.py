@@ -8,7 +8,8 @@ The protocol, fixed before the run
 ----------------------------------
 Lab: `learning_lab.py`, a policy in plain PyTorch with verl's estimators, loss (clip .2/.28, token-mean) and correction
 of samples that waited; 2,048 prompts of a pool of `data_preprocess.arithmetic`, one base model. `compact=True` leaves
-rollouts without an advantage out of the forward pass; the gradient is the same up to the order of its sums.
+rollouts without an advantage out of the forward pass, which is that of `lean_qwen2.py`; the gradient is the same up to
+the order of its sums.
 
 Methods (`leaderboard_protocol.METHODS`), each with its paper's settings; estimator RLOO, but GRPO for uniform_grpo, and
 SPO's own. 2-GRPO is uniform_grpo with N = 2. two_phase is the product's controller: streaming, choice by the posterior,
@@ -16,20 +17,20 @@ sequential screening one by one, n = max(2, N / 4), n_continue = N - n. filter_g
 generates and keeps, for the same seeds, what verl's own buffer does on a TransferQueue
 (tests/unit/slow/test_leaderboard_methods.py), without starting Ray for each of a thousand runs.
 
-Tuned, per method and pool: learning rate 1.5e-4, 3e-4, 6e-4; twelve batches of B prompts x N rollouts, 64 <= B x N <=
-512; 1 or 2 updates a batch (the second on the same old log-probs, bounded by the loss's clip): 72 candidates. B is of
-16, 32, 64, 128 and N of 2, 4, 8, 16; two_phase needs N >= 4 and has B = 8 instead; a method with a baseline of its own
-may have N = 1 and then has no N = 16; SPO has no groups, so twelve numbers of rollouts.
+Tuned, per method and pool: learning rate 1.5e-4, 3e-4, 6e-4; seven batches of B prompts x N rollouts, 64 <= B x N <=
+512; 1, 2 or 4 updates a batch (all on the same old log-probs, bounded by the loss's clip): 63 candidates. B is of 16,
+32, 64, 128 and N of 2, 4, 8; two_phase needs N >= 4, and may have N = 16 and B = 8; a method with a baseline of its own
+may have N = 1; SPO has no groups, so seven numbers of rollouts.
 
 Tuning is successive halving on seeds that are not reported, new ones in each rung:
 
     rung   candidates   seeds          rollouts of a run
-    1      72           100            4,000
-    2      24           101            8,000
-    3      8            102, 103       12,000
-    4      3            104 to 106     40,000
+    1      63           100            4,000
+    2      16           101            8,000
+    3      6            102, 103       12,000
+    4      2            104 to 106     40,000
 
-at most 1,032,000 rollouts, the same for every method. The score of a candidate is its mean rollouts to +25 points,
+at most 764,000 rollouts, the same for every method. The score of a candidate is its mean rollouts to +25 points,
 where a seed that does not get there counts as the rung's budget; where that is equal, to +20, then to +15, then by the
 area under the curve.
 

@@ -26,22 +26,13 @@ Result = Mapping[str, Any]
 Score = tuple[float, ...]
 
 # 64 to 512 rollouts a batch, the likeliest first: the quick form tries the first three.
-SHAPES = (
-    *((64, 2), (64, 4), (16, 8), (32, 2), (128, 2), (16, 4)),
-    *((32, 4), (128, 4), (32, 8), (64, 8), (16, 16), (32, 16)),
-)
+SHAPES = ((64, 2), (64, 4), (16, 8), (128, 2), (32, 4), (128, 4), (32, 8))
 # Two phases need at least two rollouts in each.
-TWO_PHASE_SHAPES = (
-    *((16, 8), (32, 8), (16, 16), (16, 4), (32, 4), (64, 4)),
-    *((128, 4), (64, 8), (32, 16), (8, 8), (8, 16), (8, 32)),
-)
+TWO_PHASE_SHAPES = ((16, 8), (32, 8), (16, 16), (32, 4), (64, 4), (8, 8), (8, 16))
 # Without groups only the number of rollouts counts.
-SINGLE_SHAPES = tuple((size, 1) for size in (64, 128, 256, 80, 96, 112, 160, 192, 224, 320, 384, 512))
-# With a baseline of its own a method can have single rollouts, too; groups of 16 make room for them.
-CHOOSE_SHAPES = (
-    *((64, 2), (32, 4), (64, 1), (128, 1), (32, 2), (128, 2)),
-    *((16, 4), (64, 4), (128, 4), (16, 8), (32, 8), (64, 8)),
-)
+SINGLE_SHAPES = tuple((size, 1) for size in (64, 128, 256, 96, 192, 384, 512))
+# With a baseline of its own a method can have single rollouts, too.
+CHOOSE_SHAPES = ((64, 2), (32, 4), (64, 1), (128, 1), (128, 2), (32, 2), (64, 4))
 
 
 @dataclass(frozen=True)
@@ -199,14 +190,14 @@ class Protocol:
 FULL = Protocol(
     pools=tuple(POOLS),
     rungs=(
-        Rung((100,), 4_000, 24),
-        Rung((101,), 8_000, 8),
-        Rung((102, 103), 12_000, 3),
+        Rung((100,), 4_000, 16),
+        Rung((101,), 8_000, 6),
+        Rung((102, 103), 12_000, 2),
         Rung((104, 105, 106), 40_000, 1),
     ),
     learning_rates=(1.5e-4, 3e-4, 6e-4),
-    updates=(1, 2),
-    num_shapes=12,
+    updates=(1, 2, 4),
+    num_shapes=7,
     num_seeds=8,
     budget=40_000,
 )

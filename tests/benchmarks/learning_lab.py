@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from lean_qwen2 import LeanQwen2
 from learning_tasks import Question, Task, build_task
-from torch.nn import functional
 from transformers import AutoModelForCausalLM, DynamicCache
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_adv_estimator_fn
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
@@ -30,10 +29,6 @@ from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, 
 
 MAX_PROMPT, MAX_RESPONSE = 20, 10  # of `data_preprocess.arithmetic`, in tokens
 FIELDS = ("digits_first", "digits_second")
-
-# Tasks with longer responses are computed by `lean_qwen2.py`, the others by transformers.
-LONGEST_PLAIN = 10
-ROWS_PER_FORWARD = 128  # of rows sorted by length
 
 
 @dataclass
@@ -90,8 +85,9 @@ class Policy:
         learning_rate: Of AdamW (betas .9, .999, no decay); gradients are clipped to norm 1.
         estimator: verl's name of an advantage estimator.
         seed: Of the sampling.
-        compact: Leave what has no part in a gradient out of the update: rollouts without an advantage, and columns of
-            padding. The gradient is the same up to the order of its sums, for a third to all of the time.
+        compact: Leave what has no part in a gradient out of the update, rollouts without an advantage and columns of
+            padding, and compute by `lean_qwen2.py`. The gradient is the same up to the order of its sums, for a third
+            to all of the time.
     """
 
     def __init__(
@@ -99,7 +95,7 @@ class Policy:
     ) -> None:
         self.task, self.compact = task, compact
         self.model = copy.deepcopy(_load(base))
-        self.lean = LeanQwen2(self.model, task.pad, task.end) if task.max_response > LONGEST_PLAIN else None
+        self.lean = LeanQwen2(self.model, task.pad, task.end) if compact else None
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate, weight_decay=0.0)
         self.estimator = get_adv_estimator_fn(estimator)
         self.generator = torch.Generator().manual_seed(seed)
@@ -249,17 +245,7 @@ class Policy:
         """(B, T) log-probs of the responses' tokens; those of padding mean nothing."""
         if self.lean is not None:
             return self.lean.log_probs(prompt_ids, responses)
-        if not self.compact:
-            return self._forward(prompt_ids, responses)
-        # Rows of like length together, without the padding that they share.
-        prompt_lengths, lengths = ((ids != self.task.pad).sum(1) for ids in (prompt_ids, responses))
-        order = torch.argsort(prompt_lengths + lengths, stable=True)
-        parts = []
-        for rows in order.split(ROWS_PER_FORWARD):
-            first, width = -int(prompt_lengths[rows].max()), int(lengths[rows].max())
-            part = self._forward(prompt_ids[rows, first:], responses[rows, :width])
-            parts.append(functional.pad(part, (0, responses.shape[1] - width)))
-        return torch.cat(parts)[torch.argsort(order)]
+        return self._forward(prompt_ids, responses)
 
     def _forward(self, prompt_ids: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
         ids = torch.cat([prompt_ids, responses], 1)

@@ -70,7 +70,7 @@ class PredictorSettings(Settings):
 
     min_source_share: float = Field(default=0.5, ge=0, le=1)
     """Of the choices that a random order would give a data source, what it gets at least. 1: each gets exactly its
-    share; 0: a source may starve."""
+    share; 0: a source may starve. Sources with less than a hundredth of the prompts count as one."""
 
     max_candidates: int = Field(default=65536, ge=1)
     """Prompts that a choice draws rates for; a random part of larger data sets. Those that must not be chosen count."""
@@ -109,8 +109,8 @@ class PassRatePosterior:
             features_PF, (settings.prior_passes, settings.prior_fails), settings.prior_weight or np.inf
         )
         self.recalibration = Recalibration()
-        self._sources = sources_P
-        self._source_shares = np.bincount(sources_P) / num_prompts
+        self._sources = _with_rare_ones_together(sources_P)
+        self._source_shares = np.bincount(self._sources) / num_prompts
         self._source_credits = np.zeros(len(self._source_shares))
         self._rng = np.random.default_rng(settings.seed)
         self._passes = np.zeros(num_prompts)
@@ -321,6 +321,17 @@ class PassRatePosterior:
 
     def __repr__(self) -> str:
         return f"PassRatePosterior({len(self)} prompts, {self.settings!r})"
+
+
+def _with_rare_ones_together(sources_P: np.ndarray) -> np.ndarray:
+    """Sources numbered anew, those with less than a hundredth of the prompts as one.
+
+    A floor for each of hundreds of sources would leave nothing to choose.
+    """
+    counts = np.bincount(sources_P)
+    is_rare = counts < 0.01 * len(sources_P)
+    numbers = np.where(is_rare, counts.size, np.arange(counts.size))
+    return np.unique(numbers[sources_P], return_inverse=True)[1].reshape(-1)
 
 
 def _smallest(values: np.ndarray, count: int) -> np.ndarray:
