@@ -1,5 +1,7 @@
 """Our method: the product's controller, the posterior's choice and baseline, and every rollout trained on."""
 
+from dataclasses import replace
+
 import numpy as np
 from learning_lab import Policy
 from learning_tasks import Task
@@ -62,6 +64,12 @@ class Choose(Curriculum):
             advantages += (rewards - baselines).tolist()
         batch.advantages = np.array(advantages)
         return batch
+
+
+def choose_with_noise(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Choose:
+    """What features that tell nothing cost: as many columns as the task's own, of noise."""
+    noise = np.random.default_rng(seed).normal(size=task.features.shape)
+    return Choose(num_prompts, batch=batch, group=group, seed=seed, task=replace(task, features=noise))
 
 
 def choose_without_features(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Choose:

@@ -13,8 +13,9 @@ the order of its sums.
 
 Methods (`leaderboard_protocol.METHODS`), each with its paper's settings; estimator RLOO, but GRPO for uniform_grpo, and
 SPO's own. 2-GRPO is uniform_grpo with N = 2. two_phase is the product's controller: streaming, choice by the posterior,
-sequential screening one by one, n = max(2, N / 4), n_continue = N - n. filter_groups is `PlainFilterGroups`: it
-generates and keeps, for the same seeds, what verl's own buffer does on a TransferQueue
+sequential screening one by one, n = max(2, N / 4), n_continue = N - n. choose_flat is choose without features;
+choose_noise, with features that tell nothing, is run only by name. filter_groups is `PlainFilterGroups`: it generates
+and keeps, for the same seeds, what verl's own buffer does on a TransferQueue
 (tests/unit/slow/test_leaderboard_methods.py), without starting Ray for each of a thousand runs.
 
 Tuned, per method and pool: learning rate 1.5e-4, 3e-4, 6e-4; seven batches of B prompts x N rollouts, 64 <= B x N <=
@@ -61,7 +62,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from leaderboard_protocol import FULL, METHODS, POOLS, QUICK, Job, Protocol, Settings, seconds_of, tune
+from leaderboard_protocol import CONTROLS, FULL, METHODS, POOLS, QUICK, Job, Protocol, Settings, seconds_of, tune
 from leaderboard_report import write_report
 from leaderboard_store import RunStore, start_workers
 
@@ -196,7 +197,9 @@ def collect(
 
 def parse(arguments: Sequence[str] | None) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=[name for name in METHODS if name not in CONTROLS]
+    )
     parser.add_argument("--pools", nargs="+", choices=POOLS, help="by default all, with --quick B")
     parser.add_argument("--seeds", type=int, help="reported ones, from 0 (8, with --quick 2)")
     parser.add_argument("--quick", action="store_true", help="fewer candidates, seeds, pools; in a folder of its own")

@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,14 @@ def validate(trainer: Any) -> float:
     return accuracy
 
 
-def train(lab: Lab, base: str, gain: float, max_rollouts: int) -> dict[str, Any]:
+def every_so_many(rollouts: int) -> float:
+    """Rollouts at which the next look at the accuracy is due."""
+    return rollouts + ROLLOUTS_PER_LOOK
+
+
+def train(
+    lab: Lab, base: str, gain: float, max_rollouts: int, next_look: Callable[[int], float] = every_so_many
+) -> dict[str, Any]:
     """Steps until the mean of two looks has gained so much; the history of looks and the time of each phase."""
     start = lab.call(restore_base, base)
     history: list[dict[str, Any]] = [{"rollouts": 0, "seconds": 0.0, "accuracy": start}]
@@ -108,7 +116,7 @@ def train(lab: Lab, base: str, gain: float, max_rollouts: int) -> dict[str, Any]
             if name.startswith("timing_s/"):
                 seconds[name.removeprefix("timing_s/")] = seconds.get(name.removeprefix("timing_s/"), 0.0) + value
         steps.append({"seconds": metrics["timing_s/step"], "generating": metrics["timing_s/gen"]})
-        if rollouts < history[-1]["rollouts"] + ROLLOUTS_PER_LOOK:
+        if rollouts < next_look(history[-1]["rollouts"]):
             continue
         accuracy = lab.call(validate)
         history.append({"rollouts": rollouts, "seconds": seconds["step"], "accuracy": accuracy})
@@ -116,6 +124,7 @@ def train(lab: Lab, base: str, gain: float, max_rollouts: int) -> dict[str, Any]
         if len(history) > 2 and np.mean([look["accuracy"] for look in history[-2:]]) >= start + gain:
             break
     return {
+        "reached": rollouts < max_rollouts,
         "history": history,
         "rollouts": rollouts,
         "trained": trained,
@@ -136,9 +145,9 @@ def _totals_before(trainer: Any, metrics: dict[str, Any]) -> dict[str, float]:
     """The totals at the start of a method whose first step gave these metrics."""
     if trainer.config.curriculum.enable:
         return {}  # a new controller counts from 0
-    trained = len(metrics["batch_keys"])
-    generated = trained + int(metrics.get("training/filter_groups/evicted_samples", 0)) * 16
-    generated += int(metrics.get("training/filter_groups/discarded_surplus_samples", 0)) * 16
+    trained, group = len(metrics["batch_keys"]), trainer.config.actor_rollout_ref.rollout.n
+    generated = trained + int(metrics.get("training/filter_groups/evicted_samples", 0)) * group
+    generated += int(metrics.get("training/filter_groups/discarded_surplus_samples", 0)) * group
     tokens = metrics["training/total/tokens_generated"]
     return {
         "rollouts_generated": metrics["training/total/rollouts_generated"] - generated,

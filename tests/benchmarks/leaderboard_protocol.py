@@ -69,8 +69,11 @@ METHODS = {
     "choose_flat": Entry(
         "choose, without features", "choosing_method:choose_without_features", 0.9, shapes=CHOOSE_SHAPES
     ),
+    "choose_noise": Entry("choose, features of noise", "choosing_method:choose_with_noise", 0.9, shapes=CHOOSE_SHAPES),
 }
 BASELINES = ("uniform_rloo", "uniform_grpo")
+# Run only where they are named: what they show is the difference to choose_flat at its settings.
+CONTROLS = ("choose_noise",)
 
 
 @dataclass(frozen=True)

@@ -213,8 +213,8 @@ def render(results: Sequence[Result]) -> str:
         if line.job.method == uniform:
             cells += ["1", _thousands(line.trained), *["1"] * len(PRICES)]
         else:
-            cells += [_ratio(line.gain), _thousands(line.trained)]
-            cells += [_ratio(cost, with_interval=False) for cost in line.costs]
+            cells += [ratio_text(line.gain), _thousands(line.trained)]
+            cells += [ratio_text(cost, with_interval=False) for cost in line.costs]
         cells.append(_collapses(line.falls))
         table.append("| " + " | ".join(cells) + " |")
     return "\n".join(table)
@@ -226,7 +226,8 @@ def _thousands(value: Needed) -> str:
     return text if interval is None else f"{text} [{interval[0] / 1000:.1f}, {interval[1] / 1000:.1f}]"
 
 
-def _ratio(value: Ratio | None, *, with_interval: bool = True) -> str:
+def ratio_text(value: Ratio | None, *, with_interval: bool = True) -> str:
+    """1.23 [1.10, 1.40], with its sign."""
     if value is None:
         return "-"
     text = f"{value.sign}{value.value:.2f}"
