@@ -256,7 +256,7 @@ class Curriculum(Method):
         return Batch(rollouts, groups, clip_weights(np.array(weights), self.clip)[0])
 
     def reliability_table(self) -> list[dict[str, float]]:
-        return [] if self.posterior is None else self.posterior.reliability_table()
+        return [] if self.posterior is None else self.posterior.reliability.rows()
 
     def _answer(self, policy: Policy, inputs: list[GenerationInput]) -> dict[str, list[Sample]]:
         prompts = [int(entry.prompt.index) for entry in inputs for _ in range(entry.num_samples)]

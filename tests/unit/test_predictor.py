@@ -243,15 +243,15 @@ def test_calibration_compares_the_prediction_from_before_with_the_outcome():
     assert calibration["predictor/brier"] == pytest.approx((4 * 0.25 + (4 / 6) ** 2) / 5)
     assert calibration["predictor/brier_of_the_mean"] == pytest.approx(0.6 * 0.4)
     assert calibration["predictor/bias"] == pytest.approx((4 * 0.5 + 4 / 6 - 3) / 5)
-    assert posterior.reliability_table() == [
+    assert posterior.reliability.rows() == [
         {"bin": 0.5, "rollouts": 4, "predicted": 0.5, "observed": 0.75},
         {"bin": 0.6, "rollouts": 1, "predicted": pytest.approx(4 / 6), "observed": 0},
     ]
-    posterior.reset_calibration()
+    posterior.reliability.reset()
     assert posterior.calibration() == {}
     resumed = make()
     resumed.load_state_dict(json.loads(json.dumps(posterior.state_dict())))
-    assert resumed.reliability_table() == posterior.reliability_table() != []
+    assert resumed.reliability.rows() == posterior.reliability.rows() != []
 
 
 def test_predictions_are_calibrated_on_prompts_drawn_from_the_prior():
@@ -262,7 +262,7 @@ def test_predictions_are_calibrated_on_prompts_drawn_from_the_prior():
         for position in posterior.choose(400):
             passes = int(rng.binomial(4, rates[position]))
             posterior.observe(position, passes, 4 - passes)
-    for row in posterior.reliability_table():
+    for row in posterior.reliability.rows():
         if row["rollouts"] > 2000:
             assert row["observed"] == pytest.approx(row["predicted"], abs=0.05)
     calibration = posterior.calibration()
@@ -298,7 +298,7 @@ def test_a_resumed_predictor_goes_on_exactly_as_the_one_that_was_saved(has_featu
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"state_version": 7}, "expected state_version 2, got 7"),
+        ({"state_version": 7}, "expected the predictor.s state_version 3, got 7: start a new run, or resume"),
         ({"num_prompts": 9}, "knows 9 prompts, the data set has"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from recipe.fast_dapo.curriculum.correction import Correction
+from recipe.fast_dapo.curriculum.grading import PASS_OR_FAIL, WHOLE_BAND, Grading
 from recipe.fast_dapo.curriculum.screening import ScreeningPlan
 from verl_ext.core.settings import Settings
 
@@ -38,7 +39,10 @@ class Fate(Enum):
 
     [...] is a generation call, during which the prompt is in flight. One whose call fails is again what it was before,
     first in its queue; after `max_attempts` such calls in a row it is GIVEN_UP. A group is ready without continuation
-    where n_continue = 0, and, with train_on="all", where all of its screening failed or passed.
+    where n_continue = 0, and, with train_on="all", where its screening was not mixed.
+
+    A screening is mixed by `Grading.is_mixed`. One that is not is ALL_WRONG if its mean success is at most the middle
+    of the band, and else ALL_RIGHT: with graded successes or a narrower band, too hard and too easy.
     """
 
     WAITING = "waiting"
@@ -83,8 +87,18 @@ class CurriculumLimits(Settings):
     max_staleness: int | None = Field(default=4, ge=0)
     """Weight versions that a waiting sample may lag behind; past it the prompt is screened anew. null: no limit."""
 
-    success_threshold: float = 0.5
-    """A rollout passes when its success metric exceeds this."""
+    success_threshold: float | None = 0.5
+    """A rollout passes when its success metric exceeds this. null: successes are graded, numbers from 0 to 1. A
+    screening is then mixed when they differ, and predictor=posterior chooses by their variance."""
+
+    band: tuple[float, float] = WHOLE_BAND
+    """[low, high]: a screening whose mean success (pass rate) is not between these is too hard or too easy, as one that
+    is all wrong or all right. [0, 1]: a pass and a failure are enough; [0.1, 0.9]: 1 pass of 16 is not."""
+
+    @property
+    def grading(self) -> Grading:
+        """How successes are read."""
+        return Grading(self.success_threshold, self.band)
 
 
 class CurriculumSettings(CurriculumLimits):
@@ -109,8 +123,8 @@ class CurriculumSettings(CurriculumLimits):
     def _check_what_is_left_to_train_on(self) -> Self:
         if self.n == 1 and self.train_on == "qualified":
             raise ValueError(
-                "with one screening rollout every pass rate is 0 or 1 and no prompt ever qualifies: raise n to 2 or "
-                "more, or set train_on=all"
+                "with one screening rollout nothing is mixed and no prompt ever qualifies: raise n to 2 or more, or "
+                "set train_on=all"
             )
         if self.n_continue == 0 and self.correction == "continuation_only":
             raise ValueError("correction=continuation_only trains on n_continue rollouts, of which there are 0")
@@ -121,6 +135,12 @@ class CurriculumSettings(CurriculumLimits):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_grading(self) -> Self:
+        if problem := self.grading.problem(self.n, self.correction):
+            raise ValueError(problem)
+        return self
+
     @property
     def group_size(self) -> int:
         """Samples of a continued prompt in a training batch: the most that any prompt has there."""
@@ -129,7 +149,8 @@ class CurriculumSettings(CurriculumLimits):
     @property
     def group_rule(self) -> "GroupRule":
         """For every prompt of the run."""
-        return GroupRule(self.group_size, self.correction != "continuation_only", self.train_on == "all")
+        trains_screening = self.correction != "continuation_only"
+        return GroupRule(self.group_size, trains_screening, self.train_on == "all", self.grading)
 
 
 @dataclass(frozen=True)
@@ -153,24 +174,26 @@ class Prompt:
 @dataclass(frozen=True, slots=True)
 class Sample:
     key: str  # name of the rollout's last output in the data plane
-    success: float  # compared with success_threshold
+    success: float  # of the success metric: compared with success_threshold, or a grade
     version: int  # weight version that generated it
     num_tokens: int = 0  # response tokens
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRule:
-    """When a screened prompt has all its samples.
+    """When a screening is mixed, and when a screened prompt has all its samples.
 
     Attributes:
         size: Samples that a prompt with a mixed screening is trained on.
         trains_screening: Whether those of its screening are among them.
-        trains_unmixed: Whether a prompt whose screening is all wrong or all right is trained on, with that alone.
+        trains_unmixed: Whether a prompt whose screening is not mixed is trained on, with that alone.
+        grading: How its successes are read.
     """
 
     size: int
     trains_screening: bool = True
     trains_unmixed: bool = False
+    grading: Grading = PASS_OR_FAIL
 
 
 @dataclass(frozen=True)
@@ -181,7 +204,7 @@ class TrainingGroup:
     plan: ScreeningPlan
     rule: GroupRule
     samples: tuple[Sample, ...] = ()
-    num_passes: int = 0  # among the samples
+    num_passes: float = 0  # sum of the samples' successes: an int with a threshold
     num_screening: int = 0  # samples that made up a mixed screening; 0 while it goes on, or if it was not mixed
     stage_sizes: tuple[int, ...] = ()  # samples of each generation call, which sum to their number
 
@@ -205,18 +228,27 @@ class TrainingGroup:
             return Fate.QUALIFIED if self.is_qualified else Fate.PARTLY_SCREENED
         if self.is_qualified or self.rule.trains_unmixed:
             return Fate.READY
-        return Fate.ALL_RIGHT if self.num_passes else Fate.ALL_WRONG
+        return self.unmixed_fate
+
+    @property
+    def unmixed_fate(self) -> Fate:
+        """Which end a screening that is not mixed is nearer to."""
+        is_low = self.rule.grading.is_low(self.num_passes / len(self.samples))
+        return Fate.ALL_WRONG if is_low else Fate.ALL_RIGHT
 
     @property
     def version(self) -> int:
         """Weight version of the oldest sample."""
         return min(sample.version for sample in self.samples)
 
-    def with_samples(self, new: tuple[Sample, ...], num_passes: int) -> "TrainingGroup":
-        """The group with further samples, so many of which pass."""
-        samples, passes = self.samples + new, self.num_passes + num_passes
+    def with_samples(self, new: tuple[Sample, ...]) -> "TrainingGroup":
+        """The group with further samples."""
+        samples, grading = self.samples + new, self.rule.grading
+        passes = self.num_passes + sum([grading.success(sample.success) for sample in new])
+        num_screening = self.num_screening
         # Screening ends with the first mixed outcome.
-        num_screening = self.num_screening or (len(samples) if 0 < passes < len(samples) else 0)
+        if not num_screening and grading.is_mixed([grading.success(sample.success) for sample in samples]):
+            num_screening = len(samples)
         return replace(
             self,
             samples=samples,
@@ -237,7 +269,8 @@ class TrainingGroup:
             [*self.prompt.pack(), self.prompt.alpha, self.prompt.beta],
             [plan.chunk, plan.max_fails, plan.max_passes],
             [self.rule.size, self.rule.trains_screening, self.rule.trains_unmixed],
-            [int(self.num_passes), int(self.num_screening)],
+            [self.rule.grading.success_threshold, list(self.rule.grading.band)],
+            [self.num_passes, int(self.num_screening)],
             list(self.stage_sizes),
             # Columns, as there are many samples.
             [s.key for s in samples],
@@ -249,13 +282,13 @@ class TrainingGroup:
     @classmethod
     def unpack(cls, packed: Sequence[Any]) -> "TrainingGroup":
         """What `pack` gave; raises ValueError if its columns differ in length."""
-        prompt, plan, rule, (num_passes, num_screening), stage_sizes, *columns = packed
+        prompt, plan, rule, (threshold, band), (num_passes, num_screening), stage_sizes, *columns = packed
         if {len(column) for column in columns} != {sum(stage_sizes)}:
             raise ValueError(f"expected samples of {prompt[0]!r} with all their values, got {columns}: it is damaged")
         return cls(
             Prompt(*prompt),
             ScreeningPlan(*plan),
-            GroupRule(*rule),
+            GroupRule(*rule, grading=Grading(threshold, tuple(band))),
             tuple(map(Sample, *columns)),
             num_passes,
             num_screening,
@@ -285,12 +318,13 @@ class GenerationInput:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one generation call told about a prompt: evidence of its pass rate, whatever becomes of its samples."""
+    """What one generation call told about a prompt: evidence of its successes, whatever becomes of its samples."""
 
     index: int | str
     phase: Phase
-    passes: int
+    passes: float  # sum of their successes: an int with a threshold
     samples: int  # fewer than asked if the call failed
+    shortfall: float = 0  # sum of s (1 - s) over them: 0 where each success s is 0 or 1
 
 
 @dataclass(frozen=True)

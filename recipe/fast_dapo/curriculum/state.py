@@ -84,7 +84,7 @@ class CurriculumState:
         if group.is_qualified:
             self.counts.add("qualified")
         else:
-            outcome = Fate.ALL_RIGHT if group.num_passes else Fate.ALL_WRONG
+            outcome = group.unmixed_fate
             self.counts.add(f"{outcome.value}_kept" if group.rule.trains_unmixed else outcome.value)
         self.screening_record.observe(group.is_qualified, num_samples)
 
