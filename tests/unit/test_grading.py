@@ -37,6 +37,8 @@ def test_with_a_threshold_there_is_no_shortfall_and_passes_are_whole(values, thr
     successes = [Grading(threshold).success(value) for value in values]
     assert shortfall(successes) == 0
     assert all(type(success) is int for success in successes)
+    assert sum(successes) == sum(value > threshold for value in values)
+    assert Grading(threshold).success(threshold) == 0
     assert Grading(threshold).is_mixed(successes) == (0 < sum(successes) < len(successes))
 
 
@@ -81,16 +83,16 @@ def test_what_is_not_mixed_is_too_hard_or_too_easy_by_the_middle_of_the_band(suc
 
 def test_a_graded_screening_keeps_what_differs():
     controller = graded()
-    result = screen(controller, half=[0.5, 0.5], wrong=[0.0, 0.0], right=[1.0, 1.0], mixed=[0.5, 0.75])
+    result = screen(controller, half=[0.5, 0.5], wrong=[0.0, 0.0], right=[1.0, 1.0], mixed=[0.75, 1.0])
     assert result.qualified_uids == ("mixed",)
     assert result.released_uids == ("half", "wrong", "right")
     assert [(outcome.passes, outcome.samples, outcome.shortfall) for outcome in result.outcomes] == [
-        (1.0, 2, 0.5), (0.0, 2, 0.0), (2.0, 2, 0.0), (1.25, 2, 0.4375),
+        (1.0, 2, 0.5), (0.0, 2, 0.0), (2.0, 2, 0.0), (1.75, 2, 0.1875),
     ]  # fmt: skip
     metrics = controller.metrics()
     assert (metrics["curriculum/all_wrong"], metrics["curriculum/all_right"]) == (2, 1)
-    assert metrics["curriculum/screening_pass_rate/mean"] == 4.25 / 8
-    assert [metrics[f"curriculum/screening_pass_rate/{k}_of_2"] for k in range(3)] == [1, 2, 1]
+    assert metrics["curriculum/screening_pass_rate/mean"] == 4.75 / 8
+    assert [metrics[f"curriculum/screening_pass_rate/{k}_of_2"] for k in range(3)] == [1, 1, 2]
     assert metrics["curriculum/unaccounted_rollouts"] == 0
 
 

@@ -313,7 +313,6 @@ def test_with_passes_and_failures_the_order_is_exactly_that_of_the_distance_to_o
     twin.load_state_dict(posterior.state_dict())
     posterior.choose(40)
     candidates, distance = seen[0]
-    twin._choices.oldest(5, np.zeros(500, dtype=bool))
     assert (distance == np.abs(twin._rng.beta(*twin.posterior(candidates)) - 0.5)).all()
 
 
