@@ -421,11 +421,11 @@ def test_graded_prompts_are_trained_on_where_their_successes_differ(
 
 
 def test_the_history_of_prompts_has_the_sum_of_their_grades(store: StoredRows, tmp_path: Path):
-    curriculum, _ = _make(tmp_path, "curriculum.success_threshold=null", passes=lambda index, session: session / 30)
+    curriculum, _ = _make(tmp_path, "curriculum.success_threshold=null", passes=lambda index, session: session % 4 / 10)
     curriculum.collect(3)
     events = list(map(json.loads, (tmp_path / "prompts.jsonl").read_text().splitlines()))
-    assert {event["passes"] for event in events if event["event"] == "screening"} == {0.2}
-    assert {event["passes"] for event in events if event["event"] == "continuation"} == {3.8}
+    assert {event["passes"] for event in events if event["event"] == "screening"} == {0.6}
+    assert {event["passes"] for event in events if event["event"] == "continuation"} == {1.8}
 
 
 @pytest.mark.parametrize("reward", [-1.0, 1.5, float("nan")])
