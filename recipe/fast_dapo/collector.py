@@ -21,6 +21,7 @@ from recipe.fast_dapo.prompt_features import dataset_features
 from recipe.fast_dapo.prompt_rows import PromptRows
 from recipe.fast_dapo.run_files import PROMPTS
 from recipe.fast_dapo.settings import read_settings
+from recipe.fast_dapo.success_metric import success_of
 from verl_ext.core.errors import GenerationFailedError, SignalError
 from verl_ext.core.json_lines import JsonLines
 from verl_ext.data.prompt_index import prompt_indices
@@ -94,7 +95,7 @@ class Curriculum(Collector):
         self._release(self.controller.evict(version))
         if self.predictor is not None:
             self.predictor.set_weight_version(version)
-            self.predictor.reset_calibration()
+            self.predictor.reliability.reset()
         if self.settings.controller.schedule == "streaming":
             self._generate_streaming()
         else:
@@ -157,7 +158,8 @@ class Curriculum(Collector):
         if self.predictor is not None:
             for outcome in result.outcomes:
                 position = self._position[outcome.index]
-                self.predictor.observe(position, outcome.passes, outcome.samples - outcome.passes)
+                fails = outcome.samples - outcome.passes
+                self.predictor.observe(position, outcome.passes, fails, outcome.shortfall)
         self._record(_event(outcome) for outcome in result.outcomes)
 
     def before_advantages(self, batch: KVBatchMeta) -> None:
@@ -168,11 +170,11 @@ class Curriculum(Collector):
 
     def _known(self, group: TrainingGroup) -> KnownPrompt:
         assert self.predictor is not None
-        prompt, threshold = group.prompt, self.settings.controller.success_threshold
+        prompt, grading = group.prompt, self.settings.controller.grading
         alpha, beta = prompt.alpha, prompt.beta
         if alpha is None or beta is None:  # begun by a run without posteriors, which this one resumes
             alpha, beta = (float(value) for value in self.predictor.prior(np.asarray(self._position[prompt.index])))
-        successes = [float(sample.success > threshold) for sample in group.samples]
+        successes = [float(grading.success(sample.success)) for sample in group.samples]
         return KnownPrompt(alpha, beta, successes, group.stages)
 
     # ------------------------------ prompts ------------------------------
@@ -216,16 +218,7 @@ class Curriculum(Collector):
         return batch
 
     def _sample(self, rollout: RolloutReport) -> Sample:
-        metric = self.settings.success_metric
-        if metric == "reward":
-            success = rollout.reward
-        elif metric in rollout.reward_extra_info:
-            success = float(rollout.reward_extra_info[metric])
-        else:
-            raise SignalError(
-                f"curriculum.success_metric={metric!r} is not among what the reward function returns: "
-                f"{sorted(rollout.reward_extra_info)}. Use one of these, or 'reward' for the reward itself."
-            )
+        success = success_of(rollout, self.settings.success_metric, self.settings.controller.grading)
         return Sample(key=rollout.key, success=success, version=rollout.version, num_tokens=rollout.num_tokens)
 
     def _refuse_total_failure(self, reports: Mapping[str, PromptReport]) -> None:
@@ -242,13 +235,13 @@ class Curriculum(Collector):
             )
 
     def _watch_sources(self, reports: Mapping[str, PromptReport]) -> None:
-        longest = self._trainer.config.data.max_response_length
+        longest, grading = self._trainer.config.data.max_response_length, self.settings.controller.grading
         for uid, report in reports.items():
             source = str(self.prompt_rows.value(uid, "data_source"))
             for rollout in report.rollouts:
                 self.source_watch.observe(
                     source,
-                    passed=self._sample(rollout).success > self.settings.controller.success_threshold,
+                    passed=grading.success(self._sample(rollout).success) > 0,
                     cut_off=rollout.num_tokens >= longest,
                     # What verl's own reward functions say of an answer that they did not find.
                     without_answer=rollout.reward_extra_info.get("pred", "some") in (None, "", "[INVALID]"),
@@ -337,7 +330,7 @@ class Curriculum(Collector):
         }
         summary["findings"] += [("nothing right in", line) for line in self.source_watch.explain()]
         if self.predictor is not None:
-            summary["predictor_reliability"] = self.predictor.reliability_table()
+            summary["predictor_reliability"] = self.predictor.reliability.rows()
         return summary
 
 
@@ -352,5 +345,5 @@ def _event(outcome: Outcome) -> dict[str, Any]:
         "event": outcome.phase.value,
         "index": outcome.index,
         "samples": outcome.samples,
-        "passes": outcome.passes,
+        "passes": round(outcome.passes, 6),  # a sum of grades has a long tail
     }

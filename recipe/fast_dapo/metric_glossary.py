@@ -18,5 +18,9 @@ METRICS: Glossary = {
     "predictor/observed_rollouts": ("rollouts", "rollouts behind the three above"),
     "predictor/prior_mean": ("fraction", "a / (a + b) of the fitted Beta(a, b) prior"),
     "predictor/prior_strength": ("rollouts", "a + b of it: the rollouts that the prior counts as"),
+    "predictor/shortfall_share": (
+        "fraction",
+        "of the variance m (1 - m) of passes and failures, what graded successes lack; left out without grades",
+    ),
     "timing_s/predict": ("s", "choosing what to screen"),
 }

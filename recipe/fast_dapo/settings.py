@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import Field, ValidationError
 
-from recipe.fast_dapo.curriculum.predictor import PredictorSettings
-from recipe.fast_dapo.curriculum.records import CurriculumLimits, CurriculumSettings
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumLimits, CurriculumSettings
+from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.fast_dapo.curriculum.screening import Screening
 from verl_ext.core.settings import explain, read_node, refusal
 from verl_ext.core.settings_file import SettingsFile
@@ -40,7 +40,8 @@ class CurriculumNode(CurriculumLimits):
 
     predictor: Predictor = "none"
     """none: prompts come in the data loader's order.
-    posterior: by a discounted Beta posterior of each prompt's pass rate; Thompson draws closest to 1/2 come first."""
+    posterior: by a discounted Beta posterior of each prompt's pass rate; Thompson draws closest to 1/2 come first, and
+    with graded successes those of the largest variance."""
 
     baseline: Baseline = "estimator"
     """estimator: that of algorithm.adv_estimator.
@@ -209,6 +210,9 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
                     f"curriculum.screening=sequential needs curriculum.{name}={needed}, got {value}: it stops by each "
                     "prompt's posterior, and all stages must come from the same weights"
                 )
+        why = "stops at the first pass beside a failure"
+        problem = node.grading.needs_passes("curriculum.screening=sequential", why, "screening=fixed")
+        problems += [] if problem is None else [problem]
     if OmegaConf.select(config, "algorithm.filter_groups.enable"):
         problems.append(
             "algorithm.filter_groups.enable (verl's dynamic sampling) and curriculum.enable both filter prompts: set "

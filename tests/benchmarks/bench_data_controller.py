@@ -34,9 +34,10 @@ from typing import Any
 import numpy as np
 import psutil
 
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.data_controller import DataController
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings
-from recipe.fast_dapo.curriculum.records import CurriculumSettings, GenerationInput, Prompt, Sample
+from recipe.fast_dapo.curriculum.records import GenerationInput, Prompt, Sample
 
 NUM_SCREENING, NUM_CONTINUATION, TRAIN_BATCH, GEN_BATCH = 4, 20, 128, 512
 

@@ -8,8 +8,8 @@ from learning_tasks import Task
 from sampling_methods import Batch, Curriculum
 
 from recipe.fast_dapo.curriculum.baseline import leave_one_out_baselines
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.predictor import PredictorSettings
-from recipe.fast_dapo.curriculum.records import CurriculumSettings
 
 
 class Choose(Curriculum):

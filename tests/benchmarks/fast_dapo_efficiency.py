@@ -66,8 +66,8 @@ def make_method(job: Job):
     """The sampling method of a job."""
     from sampling_methods import Curriculum, FilterGroups, Uniform
 
+    from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
     from recipe.fast_dapo.curriculum.predictor import PredictorSettings
-    from recipe.fast_dapo.curriculum.records import CurriculumSettings
 
     if job.method.startswith("uniform"):
         return Uniform(NUM_PROMPTS, batch=BATCH, group=GROUP, seed=job.seed)

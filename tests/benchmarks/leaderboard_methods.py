@@ -10,8 +10,8 @@ import single_stream
 from learning_tasks import Task
 from sampling_methods import Curriculum, Method
 
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.predictor import PredictorSettings
-from recipe.fast_dapo.curriculum.records import CurriculumSettings
 
 Factory = Callable[..., Method]
 

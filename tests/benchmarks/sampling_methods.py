@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from learning_lab import Policy, Rollout
 
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.correction import clip_weights, horvitz_thompson_weight
 from recipe.fast_dapo.curriculum.data_controller import DataController
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings
-from recipe.fast_dapo.curriculum.records import CurriculumSettings, GenerationInput, Prompt, Sample, TrainingGroup
+from recipe.fast_dapo.curriculum.records import GenerationInput, Prompt, Sample, TrainingGroup
 
 
 @dataclass
@@ -256,7 +257,7 @@ class Curriculum(Method):
         return Batch(rollouts, groups, clip_weights(np.array(weights), self.clip)[0])
 
     def reliability_table(self) -> list[dict[str, float]]:
-        return [] if self.posterior is None else self.posterior.reliability_table()
+        return [] if self.posterior is None else self.posterior.reliability.rows()
 
     def _answer(self, policy: Policy, inputs: list[GenerationInput]) -> dict[str, list[Sample]]:
         prompts = [int(entry.prompt.index) for entry in inputs for _ in range(entry.num_samples)]

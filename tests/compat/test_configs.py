@@ -65,6 +65,13 @@ def test_every_recipe_composes_and_validates(recipe: str, backend: list[str]):
     _validate(_compose(*backend, "tracin.validation_files=influence.parquet", recipe=recipe))
 
 
+def test_graded_successes_compose_and_validate():
+    config = _compose("+signal=choose", "curriculum.success_threshold=null", "curriculum.band=[0.05,0.95]")
+    _validate(config)
+    assert config.curriculum.success_threshold is None
+    assert read_settings(config).controller.grading.is_graded
+
+
 @pytest.mark.parametrize("name", ["golden_redaction", "golden_redaction_cpu"])
 def test_golden_redaction_composes_and_validates(name: str):
     config = _compose("data.train_files=tasks.parquet", "actor_rollout_ref.model.path=model", recipe=name)

@@ -2,7 +2,8 @@
 
 import json
 
-from recipe.fast_dapo.curriculum.records import CurriculumSettings, Phase, Prompt, Sample
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
+from recipe.fast_dapo.curriculum.records import Phase, Prompt, Sample
 
 
 def make_settings(**changes):

@@ -66,6 +66,29 @@ def test_two_phases_add_the_prompts_own_gradient_times_the_rollouts_spent(
     assert got == pytest.approx(spent, rel=0, abs=1e-12)
 
 
+GRADES = (0.0, 0.25, 0.5, 1.0)
+
+
+@pytest.mark.parametrize(("n", "num_continued"), [(1, 0), (2, 0), (3, 0), (2, 1), (2, 2), (3, 1)])
+@given(logits=st.tuples(*[st.floats(-3, 3)] * 4), alpha=evidence, beta=evidence)
+def test_the_gradient_of_graded_successes_is_unbiased_too(n, num_continued, logits, alpha, beta):
+    """A policy over four grades, by its logits; a screening is continued where its successes differ."""
+    chances = np.exp(logits) / np.exp(logits).sum()
+    total, spent = np.zeros(4), 0.0
+    for first in itertools.product(range(4), repeat=n):
+        for second in itertools.product(range(4), repeat=num_continued if len(set(first)) > 1 else 0):
+            rollouts = np.array(first + second)
+            successes = np.array(GRADES)[rollouts]
+            probability = chances[rollouts].prod()
+            stages = np.array([0] * n + [1] * len(second))
+            baselines = leave_one_out_baselines(successes, stages, alpha / (alpha + beta), alpha + beta)
+            scores = np.eye(4)[rollouts] - chances  # of the logits
+            total += probability * ((successes - baselines)[:, None] * scores).sum(0)
+            spent += probability * len(rollouts)
+    gradient = chances * (np.array(GRADES) - chances @ GRADES)  # of the mean success
+    assert total == pytest.approx(spent * gradient, rel=0, abs=1e-12)
+
+
 def test_using_a_later_stage_would_be_biased():
     """Why stages matter: the same two phases with all rollouts taken for one stage."""
     groups = [(rewards, [0] * len(rewards)) for rewards, _ in two_phases(2, 2, lambda first: sum(first) == 1)]

@@ -39,8 +39,9 @@ SAVED = {
 }
 _NEW_COUNTS = _COUNTS | {"all_wrong_kept": 0, "all_right_kept": 0}
 _RULE = [6, True, False]
-# The same as it is saved now: groups know the posterior they were begun with, their rule and their stages.
-SAVED_NOW = SAVED | {
+# The same by the release before graded successes: groups know the posterior they were begun with, their rule and their
+# stages.
+SAVED_BEFORE_GRADES = SAVED | {
     "state_version": 3,
     "settings": SAVED["settings"] | {"train_on": "qualified"},
     "partly_screened": [[["partly", 2, None, None], [1, 4, 4], _RULE, [0, 0], [2], *SAVED["partly_screened"][0][4:]]],
@@ -50,6 +51,15 @@ SAVED_NOW = SAVED | {
 }
 
 
+# The same as it is saved now: groups know how their successes are read.
+_QUEUES = ("partly_screened", "second", "training")
+SAVED_NOW = (
+    SAVED_BEFORE_GRADES
+    | {"state_version": 4}
+    | {name: [[*g[:3], [0.5, [0.0, 1.0]], *g[3:]] for g in SAVED_BEFORE_GRADES[name]] for name in _QUEUES}
+)
+
+
 def _resumed(saved=SAVED_NOW, **changes) -> DataController:
     sizes = {"n": 4, "n_continue": 2, "train_batch_size": 2, "gen_batch_size": 6, "schedule": "streaming"}
     controller = DataController(make_settings(**sizes | changes), screening_chunk=1)
@@ -57,9 +67,29 @@ def _resumed(saved=SAVED_NOW, **changes) -> DataController:
     return controller
 
 
-@pytest.mark.parametrize("saved", [SAVED, SAVED_NOW], ids=["earlier release", "this release"])
+@pytest.mark.parametrize(
+    "saved", [SAVED, SAVED_BEFORE_GRADES, SAVED_NOW], ids=["earlier release", "before grades", "this release"]
+)
 def test_a_state_is_read_and_would_be_saved_in_the_format_of_now(saved):
     assert json.loads(json.dumps(_resumed(saved).state_dict())) == SAVED_NOW
+
+
+def test_grades_travel_with_a_checkpoint_and_are_no_passes_elsewhere():
+    settings = {"success_threshold": None, "band": (0.0, 0.5)}
+    controller = DataController(make_settings(**settings))
+    controller.add_new_prompts_first_generation_phase([Prompt("u", 0), Prompt("v", 0)])
+    controller.get_generation_inputs()
+    controller.update_prompts({"u": make_samples("u", 0, [0.1, 0.3]), "v": make_samples("v", 0, [0.7, 0.9])}, 0)
+    saved = json.loads(json.dumps(controller.state_dict()))
+    # The band is of screenings to come.
+    resumed = DataController(make_settings(success_threshold=None, band=(0.25, 1.0)))
+    resumed.load_state_dict(saved)
+    assert resumed.state_dict() == saved
+    (group,) = resumed.prompts_for_second_generation_phase
+    assert (group.num_passes, group.num_screening, group.rule.grading) == (0.4, 2, controller.settings.grading)
+    assert resumed.metrics()["curriculum/screening_pass_rate/mean"] == 0.5
+    with pytest.raises(ValueError, match=r"expected success_threshold=null .*, got 0\.5: set success_threshold=null"):
+        DataController(make_settings()).load_state_dict(saved)
 
 
 def test_a_group_keeps_the_posterior_that_it_was_begun_with():

@@ -108,8 +108,8 @@ def test_outcomes_tell_what_a_call_saw_in_the_order_of_its_results():
 def test_the_samples_of_a_prompt_say_where_it_belongs(num_samples, num_passes, num_screening, rule, fate):
     plan = ScreeningPlan(chunk=1, max_fails=3, max_passes=4)
     samples = tuple(make_samples("u", 0, [1.0] * num_passes + [0.0] * (num_samples - num_passes)))
-    group = TrainingGroup(Prompt("u", 0), plan, rule).with_samples(samples[: num_screening or None], num_passes)
-    group = group.with_samples(samples[num_screening:], 0) if num_screening else group
+    group = TrainingGroup(Prompt("u", 0), plan, rule).with_samples(samples[: num_screening or None])
+    group = group.with_samples(samples[num_screening:]) if num_screening else group
     assert (group.fate, group.num_screening) == (fate, num_screening)
     assert len(group.stages) == num_samples
 
@@ -273,15 +273,15 @@ def test_bad_results_are_refused_by_name(samples, version, message):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda state: state.update(state_version=99), "expected state_version 3, got 99"),
+        (lambda state: state.update(state_version=99), "expected state_version 4, got 99"),
         (lambda state: state["settings"].update(n=8), "expected n=8 as in the checkpoint, got 2: set n=8"),
         (lambda state: state["settings"].update(n_continue=9), "expected n_continue=9"),
         (lambda state: state["settings"].update(success_threshold=0.1), "expected success_threshold=0.1"),
         (lambda state: state["second"].clear(), "expected 2 prompts in the state"),
-        (lambda state: state["second"][0][5].pop(), "expected samples of 'a' with all their values, got"),
-        (lambda state: state["second"][0][4].append(1), "expected samples of 'a' with all their values, got"),
+        (lambda state: state["second"][0][6].pop(), "expected samples of 'a' with all their values, got"),
+        (lambda state: state["second"][0][5].append(1), "expected samples of 'a' with all their values, got"),
         (
-            lambda state: state["second"][0].__setitem__(slice(4, None), [[1], ["a_0"], [1.0], [0], [10]]),
+            lambda state: state["second"][0].__setitem__(slice(5, None), [[1], ["a_0"], [1.0], [0], [10]]),
             "expected 2 rollouts in the state",
         ),
         (lambda state: state["first"].append(state["first"][0]) or state["second"].clear(), "is damaged"),
@@ -310,7 +310,9 @@ def test_a_state_of_numpy_values_is_plain_json():
     controller.get_training_data()
     state = json.loads(json.dumps(controller.state_dict()))
     columns = [[f"v_{i}" for i in range(5)], [1, 0, 1, 0, 1], [1] * 5, [7] * 5]
-    assert state["training"] == [[["v", 4, None, None], [2, 2, 2], [5, True, False], [3, 2], [2, 3], *columns]]
+    assert state["training"] == [
+        [["v", 4, None, None], [2, 2, 2], [5, True, False], [0.5, [0, 1]], [3, 2], [2, 3], *columns]
+    ]
 
 
 def test_a_screening_of_one_rollout_has_no_share_of_mixed_ones():

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.data_controller import DataController
-from recipe.fast_dapo.curriculum.records import CurriculumSettings, Prompt, Sample
+from recipe.fast_dapo.curriculum.records import Prompt, Sample
 
 
 class Model(RuleBasedStateMachine):
@@ -25,10 +26,16 @@ class Model(RuleBasedStateMachine):
         max_staleness=st.none() | st.integers(0, 3),
         stale=st.sampled_from(["wait", "drop"]),
         max_attempts=st.integers(1, 3),
+        grades=st.just((0.0, 1.0)) | st.just((0.0, 0.25, 0.5, 1.0)),
+        band=st.sampled_from([(0.0, 1.0), (0.0, 1.0), (0.2, 0.7), (0.5, 0.9)]),
     )
-    def start(self, n, n_continue, keeps_all, batch, max_buffer, max_staleness, stale, max_attempts):
+    def start(self, n, n_continue, keeps_all, batch, max_buffer, max_staleness, stale, max_attempts, grades, band):
         train_on = "all" if keeps_all or n == 1 else "qualified"
         limits = {"max_buffer_prompts": max_buffer, "max_staleness": max_staleness, "max_attempts": max_attempts}
+        self.grades, is_graded = grades, len(grades) > 2
+        has_outcome = n > 1 and (is_graded or any(band[0] < passes / n < band[1] for passes in range(1, n)))
+        self.low, self.high = band if has_outcome else (0.0, 1.0)
+        limits |= {"success_threshold": None if is_graded else 0.5, "band": (self.low, self.high)}
         self.settings = CurriculumSettings(
             n=n,
             n_continue=n_continue,
@@ -79,13 +86,19 @@ class Model(RuleBasedStateMachine):
         self.flying, self.second = self.second + new, []
         self.dispatched_at = self.version
 
+    def is_mixed(self, screening):
+        successes = [sample.success for sample in screening]
+        return min(successes) < max(successes) and self.low < sum(successes) / len(successes) < self.high
+
     def draw_results(self, data):
         """Random results, mostly mixed; some prompts fail, wholly or in part; versions are up to two behind."""
         results = {}
         for uid, _, old in self.flying:
             asked = self.settings.n_continue if old else self.settings.n
-            outcome = data.draw(st.sampled_from(["mixed"] * 8 + ["wrong", "right", "short", "missing"]))
+            outcome = data.draw(st.sampled_from(["mixed"] * 8 + ["any"] * 4 + ["wrong", "right", "short", "missing"]))
             rights = [float(outcome == "right" or (i == 0 and outcome != "wrong")) for i in range(asked)]
+            if outcome == "any":
+                rights = data.draw(st.lists(st.sampled_from(self.grades), min_size=asked, max_size=asked))
             if outcome == "short":
                 rights.pop()
             if outcome != "missing":
@@ -128,17 +141,15 @@ class Model(RuleBasedStateMachine):
                     (again_second if old else again_first).append(entry)
                 continue
             self.failed_in_a_row[uid] = 0
-            is_mixed = len({sample.success for sample in new}) > 1
+            is_mixed = self.is_mixed(new)
+            mean = sum(sample.success for sample in new) / max(1, len(new))
             if old or (is_mixed and not m) or (not is_mixed and self.settings.train_on == "all"):
                 self.ready.append([uid, index, old + new])
-            elif all(sample.success == 0 for sample in new):
-                self.fates["all_wrong"].append([uid, index, new])
-                self.rollouts["uninformative"] += len(new)
-            elif all(sample.success == 1 for sample in new):
-                self.fates["all_right"].append([uid, index, new])
-                self.rollouts["uninformative"] += len(new)
-            else:
+            elif is_mixed:
                 self.second.append([uid, index, new])
+            else:
+                self.fates["all_wrong" if mean <= (self.low + self.high) / 2 else "all_right"].append([uid, index, new])
+                self.rollouts["uninformative"] += len(new)
         self.failures += len(failed)
         self.rounds += bool(self.flying)
         self.first, self.second, self.flying = again_first + self.first, again_second + self.second, []
@@ -197,8 +208,9 @@ class Model(RuleBasedStateMachine):
         assert [[g.prompt.uid, g.prompt.index, list(g.samples)] for g in groups] == taken
         for group in groups:
             sessions = [sample.key for sample in group.samples]
-            num_mixed = len({sample.success for sample in group.samples[: self.settings.n]})
-            size = self.settings.group_size if num_mixed > 1 else self.settings.n
+            is_mixed = self.is_mixed(group.samples[: self.settings.n])
+            size = self.settings.group_size if is_mixed else self.settings.n
+            assert group.num_passes == sum(sample.success for sample in group.samples)
             assert sessions == [f"{group.prompt.uid}_{i}" for i in range(size)]
             first = group.stages.count(0)
             assert group.stages == (0,) * self.settings.n + (1,) * (size - first)
@@ -216,7 +228,9 @@ class Model(RuleBasedStateMachine):
         return self.settings.stale == "wait" and limit is not None and age >= limit
 
     @precondition(lambda self: self.flying)
-    @rule(data=st.data(), fault=st.sampled_from(["unknown", "extra", "twice", "live", "nan", "future", "back"]))
+    @rule(
+        data=st.data(), fault=st.sampled_from(["unknown", "extra", "twice", "live", "nan", "grade", "future", "back"])
+    )
     def refuse_bad_results(self, data, fault):
         results, version = self.draw_results(data), self.version
         uid, _, old = data.draw(st.sampled_from(self.flying))
@@ -234,6 +248,9 @@ class Model(RuleBasedStateMachine):
             results[uid] = [Sample(live_keys[0], 1.0, 0)] if live_keys else [good, good]
         elif fault == "nan":
             results[uid] = [Sample("fresh key", float("nan"), 0)]
+        elif fault == "grade":  # which passes, with a threshold
+            results[uid] = [Sample("fresh key", 1.5, 0)]
+            version = version if self.settings.success_threshold is None else self.controller.weight_version - 1
         elif fault == "future":
             results[uid] = [Sample("fresh key", 1.0, version + 1)]
         else:

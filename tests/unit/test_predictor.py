@@ -230,6 +230,128 @@ def test_excluded_prompts_are_never_chosen_and_a_choice_has_no_repeats():
     assert posterior.choose(3, exclude=range(20)).tolist() == []
 
 
+# ------------------------------ graded successes ------------------------------
+
+
+def see(posterior: PassRatePosterior, position: int, successes: list[float]) -> None:
+    passes = sum(successes)
+    posterior.observe(position, passes, len(successes) - passes, sum(s * (1 - s) for s in successes))
+
+
+def test_of_equal_means_the_prompt_of_the_larger_variance_is_chosen():
+    """All have the mean 1/2: some earn it every time, some by passes and failures, some are between."""
+    posterior = make(300, exploration_epochs=1e9, discount=1.0)
+    for position in range(300):
+        see(posterior, position, [[0.5] * 16, [0.25, 0.75] * 8, [0.0, 1.0] * 8][position % 3])
+    posterior.set_weight_version(1)
+    kinds = [(posterior.choose(100) % 3).tolist() for _ in range(5)]
+    assert all(kind.count(2) >= 95 and kind.count(0) == 0 for kind in kinds)
+
+
+@pytest.mark.parametrize("knows_shortfall", [True, False])
+def test_a_prompt_that_always_earns_one_half_is_no_longer_chosen(knows_shortfall: bool):
+    """The other half passes one time in four. By their means alone the wrong ones come first."""
+    posterior = make(40, exploration_epochs=1e9, discount=1.0)
+    shares = []
+    for version in range(100):
+        posterior.set_weight_version(version)
+        chosen = posterior.choose(5)
+        shares.append(np.mean(chosen < 20))
+        for position in chosen.tolist():
+            if position >= 20:
+                see(posterior, position, [0.0, 0.0, 1.0, 0.0])
+            elif knows_shortfall:
+                see(posterior, position, [0.5] * 4)
+            else:
+                posterior.observe(position, 2, 2)
+    late = np.mean(shares[-40:])
+    assert late < 0.1 if knows_shortfall else late > 0.8
+
+
+@given(
+    histories=st.lists(
+        st.lists(st.tuples(st.integers(0, 2), st.lists(st.floats(0, 1), min_size=1, max_size=4)), max_size=4),
+        min_size=2,
+        max_size=4,
+    ),
+    discount=st.floats(0.5, 1),
+)
+def test_the_shortfall_is_that_of_the_rollouts_shrunk_to_what_the_pool_had(histories, discount):
+    posterior = make(len(histories), discount=discount, prior_weight=None, prior_passes=0.3, prior_fails=0.9)
+    sums = np.zeros((len(histories), 2))  # rollouts, shortfall
+    for at in range(3):
+        posterior.set_weight_version(at)
+        for position, history in enumerate(histories):
+            for version, successes in history:
+                if version == at:
+                    see(posterior, position, successes)
+                    sums[position] += discount ** (3 - at) * np.array(
+                        [len(successes), np.dot(successes, 1 - np.array(successes))]
+                    )
+    posterior.set_weight_version(3)
+    average = sums[:, 1].sum() / sums[:, 0].sum() if sums[:, 0].any() else 0.0
+    expected = (1.2 * average + sums[:, 1]) / (1.2 + sums[:, 0])
+    assert posterior.shortfall(np.arange(len(histories))) == pytest.approx(expected, abs=1e-9)
+    assert posterior.shortfall_share == pytest.approx(average / (0.25 * 0.75), abs=1e-9)
+
+
+@pytest.mark.parametrize("sources", [None, np.arange(500) % 3])
+def test_with_passes_and_failures_the_order_is_exactly_that_of_the_distance_to_one_half(sources, monkeypatch):
+    """Bit for bit: the choice by variance and a choice by |draw - 1/2| from the same state."""
+    rng = np.random.default_rng(0)
+    posterior = make(500, sources=sources)
+    for version in range(20):
+        posterior.set_weight_version(version)
+        for position in posterior.choose(40):
+            passes = int(rng.integers(0, 5))
+            posterior.observe(int(position), passes, 4 - passes)
+    assert (posterior.shortfall(np.arange(500)) == 0).all()
+    seen = []
+    best = posterior._best
+    monkeypatch.setattr(posterior, "_best", lambda *args: seen.append(args[:2]) or best(*args))
+    twin = make(500, sources=sources)
+    twin.load_state_dict(posterior.state_dict())
+    posterior.choose(40)
+    candidates, distance = seen[0]
+    assert (distance == np.abs(twin._rng.beta(*twin.posterior(candidates)) - 0.5)).all()
+
+
+def test_calibration_of_graded_successes_is_of_each_rollout():
+    posterior = make(discount=1.0, prior_passes=1, prior_fails=1)
+    see(posterior, 0, [0.25, 0.75, 1.0])  # predicted 1/2
+    see(posterior, 0, [0.5])  # predicted 3/5
+    errors = np.array([0.25 - 0.5, 0.75 - 0.5, 1.0 - 0.5, 0.5 - 0.6])
+    calibration = posterior.calibration()
+    assert calibration["predictor/brier"] == pytest.approx((errors**2).mean())
+    assert calibration["predictor/brier_of_the_mean"] == pytest.approx(np.var([0.25, 0.75, 1.0, 0.5]))
+    assert calibration["predictor/bias"] == pytest.approx(-errors.mean())
+    assert "predictor/shortfall_share" not in calibration  # before the first fit
+    posterior.set_weight_version(1)
+    assert posterior.calibration()["predictor/shortfall_share"] == pytest.approx(0.625 / (4 * 0.25), rel=0.2)
+
+
+def test_a_state_of_the_release_before_grades_is_read():
+    posterior, resumed = make(50), make(50, seed=99)
+    play(posterior, range(5))
+    saved = json.loads(json.dumps(posterior.state_dict()))
+    assert saved.pop("shortfall_share") == 0
+    saved["arrays"].pop("shortfall")
+    resumed.load_state_dict(saved | {"state_version": 2})
+    assert play(resumed, range(5, 10)) == play(posterior, range(5, 10))
+
+
+def test_grades_travel_with_a_checkpoint():
+    posterior, resumed = make(20), make(20, seed=99)
+    for position in range(20):
+        see(posterior, position, [position / 20, 0.5])
+    posterior.set_weight_version(1)
+    see(posterior, 0, [0.5] * 4)
+    resumed.load_state_dict(json.loads(json.dumps(posterior.state_dict())))
+    everything = np.arange(20)
+    assert (resumed.shortfall(everything) == posterior.shortfall(everything)).all()
+    assert resumed.shortfall(everything).min() > 0
+
+
 def test_large_data_sets_are_sampled():
     posterior = make(1000, max_candidates=50, exploration_epochs=1e9)
     assert len(set(posterior.choose(40).tolist())) == 40
@@ -243,15 +365,15 @@ def test_calibration_compares_the_prediction_from_before_with_the_outcome():
     assert calibration["predictor/brier"] == pytest.approx((4 * 0.25 + (4 / 6) ** 2) / 5)
     assert calibration["predictor/brier_of_the_mean"] == pytest.approx(0.6 * 0.4)
     assert calibration["predictor/bias"] == pytest.approx((4 * 0.5 + 4 / 6 - 3) / 5)
-    assert posterior.reliability_table() == [
+    assert posterior.reliability.rows() == [
         {"bin": 0.5, "rollouts": 4, "predicted": 0.5, "observed": 0.75},
         {"bin": 0.6, "rollouts": 1, "predicted": pytest.approx(4 / 6), "observed": 0},
     ]
-    posterior.reset_calibration()
+    posterior.reliability.reset()
     assert posterior.calibration() == {}
     resumed = make()
     resumed.load_state_dict(json.loads(json.dumps(posterior.state_dict())))
-    assert resumed.reliability_table() == posterior.reliability_table() != []
+    assert resumed.reliability.rows() == posterior.reliability.rows() != []
 
 
 def test_predictions_are_calibrated_on_prompts_drawn_from_the_prior():
@@ -262,7 +384,7 @@ def test_predictions_are_calibrated_on_prompts_drawn_from_the_prior():
         for position in posterior.choose(400):
             passes = int(rng.binomial(4, rates[position]))
             posterior.observe(position, passes, 4 - passes)
-    for row in posterior.reliability_table():
+    for row in posterior.reliability.rows():
         if row["rollouts"] > 2000:
             assert row["observed"] == pytest.approx(row["predicted"], abs=0.05)
     calibration = posterior.calibration()
@@ -298,7 +420,7 @@ def test_a_resumed_predictor_goes_on_exactly_as_the_one_that_was_saved(has_featu
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"state_version": 7}, "expected state_version 2, got 7"),
+        ({"state_version": 7}, "expected the predictor.s state_version 3, got 7: start a new run, or resume"),
         ({"num_prompts": 9}, "knows 9 prompts, the data set has"),
     ],
 )
@@ -346,6 +468,8 @@ def test_misuse_is_refused():
         posterior.set_weight_version(2)
     with pytest.raises(ValueError, match="counts of at least 0"):
         posterior.observe(0, -1, 2)
+    with pytest.raises(ValueError, match=r"a shortfall of -0\.1"):
+        posterior.observe(0, 1, 2, -0.1)
     with pytest.raises(ValueError, match="at least one prompt"):
         make(0)
     with pytest.raises(ValueError, match="expected features of 10 prompts, got those of 9"):

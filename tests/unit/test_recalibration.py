@@ -55,7 +55,7 @@ def play(recalibrate, versions=120, learning=0.04):
         for position in posterior.choose(64):
             passes = int(rng.binomial(4, expit(logits[position] + version * moves[position])))
             posterior.observe(int(position), passes, 4 - passes)
-    return [row for row in posterior.reliability_table() if row["rollouts"] >= 1000]
+    return [row for row in posterior.reliability.rows() if row["rollouts"] >= 1000]
 
 
 def test_predictions_stay_within_a_twentieth_while_the_policy_learns():

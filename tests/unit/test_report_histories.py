@@ -59,7 +59,12 @@ def test_no_screening_no_histogram():
 EVENT = st.fixed_dictionaries(
     {"step": st.integers(1, 9), "event": st.sampled_from(EVENTS), "index": st.integers(0, 3) | st.sampled_from("ab")},
     optional={"samples": st.integers(1, 8)},
-).map(lambda event: event | ({"passes": event["samples"] // 2} if "samples" in event else {}))
+).flatmap(
+    # With graded successes the sum of them.
+    lambda event: st.sampled_from(
+        [event["samples"] // 2, event["samples"] * 0.3] if "samples" in event else [None]
+    ).map(lambda passes: event | ({} if passes is None else {"passes": passes}))
+)
 
 
 @given(st.lists(EVENT, max_size=40), st.integers(1, 5))
@@ -75,7 +80,7 @@ def test_each_event_is_in_its_prompts_history_in_order(events, size):
         assert (row[1], row[5], row[6]) == (kinds["screening"], kinds["trained"], own[-1]["step"])
         samples, passes = (sum(event.get(name, 0) for event in own) for name in ("samples", "passes"))
         assert row[2] == samples
-        assert row[3] == (passes / samples if samples else None)
+        assert row[3] == (pytest.approx(passes / samples) if samples else None)
     assert sum(map(len, histories.values())) == len(events)
     parts = shards(histories, size)
     names = list(histories)

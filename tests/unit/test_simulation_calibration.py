@@ -126,6 +126,16 @@ def test_the_command_compares(merged_run, capsys):
     assert "| merged | rollouts_a_prompt |" in printed
 
 
+@pytest.mark.parametrize("change", [{"success_threshold": None}, {"band": [0.2, 0.8]}])
+def test_a_run_with_grades_or_a_band_is_refused(tmp_path, change):
+    run = MeasuredRun(write_run(tmp_path / "run", replace(TRUE, num_steps=2)))
+    run.config.curriculum.update({"success_threshold": 0.5, "band": [0.0, 1.0]})
+    calibrate([run])
+    run.config.curriculum.update(change)
+    with pytest.raises(SignalError, match=r"needs runs with a curriculum\.success_threshold and band=\[0, 1\]"):
+        calibrate([run])
+
+
 def test_a_streaming_run_is_refused(tmp_path):
     streaming = write_run(tmp_path / "streaming", replace(TRUE, schedule="streaming", num_steps=2))
     with pytest.raises(SignalError, match="schedule=merged"):

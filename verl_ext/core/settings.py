@@ -135,6 +135,8 @@ def _describe(kind: Any, metadata: list[Any]) -> str:
         return f"{' or '.join(others)} or null"
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(str(value) for value in arguments)
+    if get_origin(kind) is tuple and Ellipsis not in arguments:
+        return f"a list of {len(arguments)}, each {_describe(arguments[0], [])}"
     if get_origin(kind) is tuple:
         return f"a list, each {_describe(arguments[0], [])}"
     names = {bool: "true or false", int: "an int", float: "a number", str: "a text"}

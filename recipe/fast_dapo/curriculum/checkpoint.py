@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recipe.fast_dapo.curriculum.admission import ScreeningRecord
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
+from recipe.fast_dapo.curriculum.grading import WHOLE_BAND
 from recipe.fast_dapo.curriculum.metrics import CurriculumCounts
-from recipe.fast_dapo.curriculum.records import CurriculumSettings, Fate, Prompt, TrainingGroup
+from recipe.fast_dapo.curriculum.records import Fate, Prompt, TrainingGroup
 from recipe.fast_dapo.curriculum.state import CurriculumState
 
-_STATE_VERSION = 3
+_STATE_VERSION = 4
+_QUEUES_OF_GROUPS = ("partly_screened", "second", "training")
 _FIXED_SETTINGS = ("n", "n_continue", "success_threshold", "correction", "train_on")
 
 
@@ -51,10 +54,14 @@ def unpack_state(settings: CurriculumSettings, packed: Mapping[str, Any]) -> Cur
     version = packed.get("state_version")
     if version == 2:
         packed = _from_version_2(settings, packed)
+    if version in (2, 3):
+        packed = _from_version_3(packed)
     elif version != _STATE_VERSION:
         raise ValueError(f"expected state_version {_STATE_VERSION}, got {version!r}: use the release that saved it")
     for name in _FIXED_SETTINGS:
-        saved, now = packed["settings"][name], getattr(settings, name)
+        saved, now = (
+            "null" if value is None else value for value in (packed["settings"][name], getattr(settings, name))
+        )
         if saved != now:
             raise ValueError(f"expected {name}={saved} as in the checkpoint, got {now}: set {name}={saved}")
     state = CurriculumState(settings.n)
@@ -86,8 +93,19 @@ def _from_version_2(settings: CurriculumSettings, packed: Mapping[str, Any]) -> 
         new_rule = [rule.size, rule.trains_screening, rule.trains_unmixed]
         return [[uid, index, None, None], plan, new_rule, [num_passes, num_screening], stage_sizes, *columns]
 
-    groups = {name: [group(old) for old in packed[name]] for name in ("partly_screened", "second", "training")}
+    groups = {name: [group(old) for old in packed[name]] for name in _QUEUES_OF_GROUPS}
     return dict(packed) | groups | {"settings": {"train_on": "qualified"} | packed["settings"]}
+
+
+def _from_version_3(packed: Mapping[str, Any]) -> dict[str, Any]:
+    """A state of the release before graded successes: every group had the threshold of the run, and the whole band."""
+    grading = [packed["settings"]["success_threshold"], list(WHOLE_BAND)]
+
+    def group(old: Sequence[Any]) -> list[Any]:
+        prompt, plan, rule, *others = old
+        return [prompt, plan, rule, grading, *others]
+
+    return dict(packed) | {name: [group(old) for old in packed[name]] for name in _QUEUES_OF_GROUPS}
 
 
 def _check_conservation(state: CurriculumState) -> None:

@@ -2,7 +2,8 @@
 
 The first phase is screening: every prompt gets n rollouts. One that always fails or always passes has zero advantage
 everywhere and is dropped. The second is continuation: one with 0 < pass rate < 1 gets n_continue more rollouts, and
-joins a training batch with all n + n_continue. `records.Fate` draws the ways of a prompt.
+joins a training batch with all n + n_continue. `records.Fate` draws the ways of a prompt, and `grading.py` has what a
+success is where rewards are graded.
 
 Screening of new prompts and continuation of those that qualified share one generation call (`schedule="merged"`):
 
@@ -39,9 +40,9 @@ from typing import Any
 
 from recipe.fast_dapo.curriculum.aged_queue import AgedQueue
 from recipe.fast_dapo.curriculum.checkpoint import pack_state, unpack_state
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.metrics import explain_missing_batch
 from recipe.fast_dapo.curriculum.records import (
-    CurriculumSettings,
     GenerationInput,
     Prompt,
     Sample,
@@ -208,7 +209,7 @@ class DataController:
         Raises:
             ValueError: what `check_results` refuses. Nothing has changed then.
         """
-        check_results(self._state, samples, weight_version)
+        check_results(self._state, self.settings.grading, samples, weight_version)
         # A whole call is handled in the order of its dispatch: equal runs give equal batches.
         answered = list(samples if more_to_come else self._state.in_flight)
         taken = take_results(self._state, self.settings, samples, answered)

@@ -7,15 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recipe.fast_dapo.curriculum.records import CurriculumSettings
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
+from recipe.fast_dapo.curriculum.grading import WHOLE_BAND
 
 _OUTCOMES = {
     "screened": ("prompts", "prompts whose screening has ended"),
-    "qualified": ("prompts", "screened prompts with 0 < pass rate < 1, which are continued"),
-    "all_wrong": ("prompts", "screened prompts dropped because no rollout passed"),
-    "all_right": ("prompts", "screened prompts dropped because every rollout passed"),
-    "all_wrong_kept": ("prompts", "screened prompts of which no rollout passed, trained on with train_on=all"),
-    "all_right_kept": ("prompts", "screened prompts of which every rollout passed, trained on with train_on=all"),
+    "qualified": ("prompts", "screened prompts with 0 < pass rate < 1, or in curriculum.band, which are continued"),
+    "all_wrong": ("prompts", "screened prompts dropped because no rollout passed, or as too hard for curriculum.band"),
+    "all_right": ("prompts", "screened prompts dropped because every rollout passed, or as too easy for it"),
+    "all_wrong_kept": ("prompts", "those of all_wrong that are trained on, with train_on=all"),
+    "all_right_kept": ("prompts", "those of all_right that are trained on, with train_on=all"),
     "failed": ("events", "generation calls that returned fewer rollouts of a prompt than asked"),
     "expired": (
         "prompts",
@@ -28,7 +29,7 @@ _OUTCOMES = {
     "generated_rollouts": ("rollouts", "rollouts returned by generation, those of failed prompts included"),
     "generated_tokens": ("tokens", "response tokens of generated_rollouts"),
     "trained_rollouts": ("rollouts", "rollouts handed to the trainer"),
-    "uninformative_rollouts": ("rollouts", "rollouts of prompts dropped because all of them failed or all passed"),
+    "uninformative_rollouts": ("rollouts", "rollouts of prompts dropped as all_wrong or all_right"),
     "expired_rollouts": ("rollouts", "finished rollouts dropped with expired or overflowing prompts"),
     "failed_rollouts": ("rollouts", "rollouts of incomplete generation calls and of prompts given up"),
     "set_aside_rollouts": ("rollouts", "screening rollouts that correction=continuation_only does not train on"),
@@ -36,7 +37,10 @@ _OUTCOMES = {
 }
 _RATIOS = {
     "qualified_share": ("fraction", "qualified / screened; left out when nothing was screened, or with n = 1"),
-    "screening_pass_rate/mean": ("fraction", "passes / rollouts of screening; left out when nothing was screened"),
+    "screening_pass_rate/mean": (
+        "fraction",
+        "mean success of the rollouts of screening: passes / rollouts; left out when nothing was screened",
+    ),
     "screening_rollouts/mean": ("rollouts", "screening rollouts a screened prompt; left out when nothing was screened"),
     "generated_to_trained": ("ratio", "generated_rollouts / trained_rollouts; left out when nothing was trained"),
 }
@@ -67,7 +71,10 @@ HISTOGRAM_NAME = "curriculum/screening_pass_rate/{k}_of_{n}"
 
 METRICS: dict[str, tuple[str, str]] = {
     **{f"curriculum/{name}": entry for name, entry in {**_OUTCOMES, **_RATIOS, **_AGES, **_GAUGES}.items()},
-    HISTOGRAM_NAME: ("prompts", "prompts with exactly k passes in a screening of n rollouts, for each k from 0 to n"),
+    HISTOGRAM_NAME: (
+        "prompts",
+        "prompts with exactly k passes in a screening of n rollouts, for each k from 0 to n; graded: nearest to k",
+    ),
     "curriculum/total/added": ("prompts", "prompts that entered the curriculum; since the start of the run"),
     **{
         f"curriculum/total/{name}": (unit, f"{text}; since the start of the run")
@@ -76,7 +83,7 @@ METRICS: dict[str, tuple[str, str]] = {
 }
 """Every metric: name -> (unit, description). Names without `total/` count since the last `reset_step_metrics`."""
 
-_COUNTERS = ("added", *_OUTCOMES, "trained_age", "screening_rollouts", "screening_passes")
+_COUNTERS = ("added", *_OUTCOMES, "trained_age", "screening_rollouts")
 _WINDOWS = ("step", "batch", "total")
 
 
@@ -86,6 +93,7 @@ class CurriculumCounts:
     def __init__(self, n: int) -> None:
         self.n = n
         self.windows: dict[str, dict[str, int]] = {name: dict.fromkeys(_COUNTERS, 0) for name in _WINDOWS}
+        self.successes: dict[str, float] = dict.fromkeys(_WINDOWS, 0)  # sum of those of screening
         self.passes: dict[str, list[int]] = {name: [0] * (n + 1) for name in _WINDOWS}
         self.oldest_trained_age = 0
 
@@ -93,13 +101,14 @@ class CurriculumCounts:
         for window in self.windows.values():
             window[name] += int(amount)  # a NumPy integer would not survive json.dumps
 
-    def add_screening(self, num_passes: int, num_samples: int) -> None:
+    def add_screening(self, num_passes: float, num_samples: int) -> None:
         self.add("screened")
         self.add("screening_rollouts", num_samples)
-        self.add("screening_passes", num_passes)
+        for window in _WINDOWS:
+            self.successes[window] += num_passes
         if num_samples == self.n:
             for histogram in self.passes.values():
-                histogram[num_passes] += 1
+                histogram[int(num_passes + 0.5)] += 1
 
     def add_batch(self, num_prompts: int, ages: Sequence[int], num_tokens: int, num_set_aside: int) -> None:
         """A training batch; the window since the last one ends with it.
@@ -119,6 +128,7 @@ class CurriculumCounts:
 
     def reset(self, window: str) -> None:
         self.windows[window] = dict.fromkeys(_COUNTERS, 0)
+        self.successes[window] = 0
         self.passes[window] = [0] * (self.n + 1)
         if window == "step":
             self.oldest_trained_age = 0
@@ -134,7 +144,7 @@ class CurriculumCounts:
             if counts["screened"] and self.n > 1:  # one rollout is never mixed
                 values[prefix + "qualified_share"] = counts["qualified"] / counts["screened"]
             if counts["screened"]:
-                values[prefix + "screening_pass_rate/mean"] = counts["screening_passes"] / counts["screening_rollouts"]
+                values[prefix + "screening_pass_rate/mean"] = self.successes[window] / counts["screening_rollouts"]
                 values[prefix + "screening_rollouts/mean"] = counts["screening_rollouts"] / counts["screened"]
             if counts["trained_rollouts"]:
                 values[prefix + "generated_to_trained"] = counts["generated_rollouts"] / counts["trained_rollouts"]
@@ -148,7 +158,9 @@ class CurriculumCounts:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "windows": {name: dict(counts) for name, counts in self.windows.items()},
+            "windows": {
+                name: counts | {"screening_passes": self.successes[name]} for name, counts in self.windows.items()
+            },
             "passes": {name: list(counts) for name, counts in self.passes.items()},
             "oldest_trained_age": self.oldest_trained_age,
         }
@@ -158,6 +170,7 @@ class CurriculumCounts:
         counts = cls(n)
         for name in _WINDOWS:
             counts.windows[name] |= {key: int(state["windows"][name].get(key, 0)) for key in _COUNTERS}
+            counts.successes[name] = state["windows"][name]["screening_passes"]
             counts.passes[name] = [int(count) for count in state["passes"][name]]
         counts.oldest_trained_age = int(state["oldest_trained_age"])
         return counts
@@ -184,13 +197,15 @@ def explain_missing_batch(settings: CurriculumSettings, counts: CurriculumCounts
             f" {window['failed']} times a prompt came back with fewer rollouts than asked: look at generation first."
         )
     changes = []
+    wider = "" if settings.band == WHOLE_BAND else ", a wider band"
     if window["all_wrong"]:
+        earned = "earn more than wrong ones" if settings.grading.is_graded else "exceed success_threshold"
         changes.append(
-            f"{window['all_wrong']} prompts were all wrong: use easier ones or a larger rollout.n, and check that "
-            "right answers exceed success_threshold"
+            f"{window['all_wrong']} prompts were all wrong: use easier ones{wider} or a larger rollout.n, and check "
+            f"that right answers {earned}"
         )
     if window["all_right"]:
-        changes.append(f"{window['all_right']} prompts were all right: use harder ones or a larger rollout.n")
+        changes.append(f"{window['all_right']} prompts were all right: use harder ones{wider} or a larger rollout.n")
     if window["expired"]:
         changes.append(f"{window['expired']} times a qualified prompt grew too old: raise max_staleness")
     if qualified:

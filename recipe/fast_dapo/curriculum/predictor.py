@@ -9,6 +9,11 @@ gives the most signal near pass rate 1/2 and its screening is then most likely m
 posterior (Thompson sampling) and takes those closest to 1/2. Prompts never seen have the wide prior and are drawn
 often; those known to be hopeless or solved are not.
 
+Successes may be graded (`grading.py`). Passes are then their sum and fails what they lack of 1, and a draw m is worth
+the variance m (1 - m) - e, where e is the posterior mean of the prompt's shortfall E[s (1 - s)]: that of its rollouts,
+shrunk towards k m0 (1 - m0) by the strength of its prior, which has the mean m0. k is the shortfall of all rollouts
+over the sum of their m0 (1 - m0). Where successes are 0 or 1, e is 0 and the order is that of the distance to 1/2.
+
 Evidence lags behind a policy that learns: predictions are corrected by how the last ones came out
 (`recalibration.py`).
 
@@ -29,54 +34,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from recipe.fast_dapo.curriculum.least_recent import LeastRecent
+from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.fast_dapo.curriculum.prior import MAX_FITTED, FeaturePrior
 from recipe.fast_dapo.curriculum.recalibration import Recalibration
-from verl_ext.core.settings import Settings
+from recipe.fast_dapo.curriculum.reliability import Reliability
 
-_STATE_VERSION = 2
-# Prediction against outcome, in tenths of the predicted pass rate.
-NUM_BINS = 10
-
-
-class PredictorSettings(Settings):
-    """Settings of `PassRatePosterior`."""
-
-    prior_passes: float = Field(default=0.2, gt=0)
-    """First parameter of a pass rate's Beta prior; below 1, since most prompts are never or always solved."""
-
-    prior_fails: float = Field(default=0.2, gt=0)
-    """Its second parameter."""
-
-    prior_weight: float | None = Field(default=20.0, gt=0)
-    """The prior is fitted to the prompts seen so far; so many prompts count for the one above. null: never fitted, and
-    no features are used."""
-
-    discount: float = Field(default=0.99, gt=0, le=1)
-    """What is kept of the evidence at each weight version. 1: nothing is forgotten."""
-
-    recalibrate: bool = True
-    """Predictions are corrected by how those of the last few policies came out, as evidence lags behind a policy that
-    learns. false: they are the posterior of what was seen."""
-
-    use_features: bool = True
-    """The prior of each prompt depends on its data source, its length and the numbers in its extra_info, as far as
-    these turn out to tell anything. false: one prior for all prompts."""
-
-    exploration_epochs: float = Field(default=8.0, ge=1)
-    """Epochs' worth of choices within which every prompt is screened at least once."""
-
-    min_source_share: float = Field(default=0.5, ge=0, le=1)
-    """Of the choices that a random order would give a data source, what it gets at least. 1: each gets exactly its
-    share; 0: a source may starve. Sources with less than a hundredth of the prompts count as one."""
-
-    max_candidates: int = Field(default=65536, ge=1)
-    """Prompts that a choice draws rates for; a random part of larger data sets. Those that must not be chosen count."""
-
-    seed: int = Field(default=0, ge=0)
-    """Of the draws."""
+_STATE_VERSION = 3
 
 
 class PassRatePosterior:
@@ -87,6 +52,10 @@ class PassRatePosterior:
         settings: Of the posterior and of choices.
         features_PF: (P, F) what is known of each prompt without a rollout; None: nothing.
         sources_P: (P,) int, the number of each prompt's data source, from 0; None: all have the same.
+
+    Attributes:
+        shortfall_share: Of the variance m (1 - m) of passes and failures, what graded successes lack; 0 for 0 or 1.
+        reliability: How its predictions came out.
     """
 
     def __init__(
@@ -115,11 +84,12 @@ class PassRatePosterior:
         self._rng = np.random.default_rng(settings.seed)
         self._passes = np.zeros(num_prompts)
         self._fails = np.zeros(num_prompts)
-        self._version = np.zeros(num_prompts, dtype=np.int64)  # to which the two above are discounted
+        self._shortfall = np.zeros(num_prompts)
+        self._version = np.zeros(num_prompts, dtype=np.int64)  # to which the three above are discounted
+        self.shortfall_share = 0.0
         self._choices = LeastRecent(np.argsort(self._rng.permutation(num_prompts)))
         self._exploration_credit = 0.0
-        self._reliability = np.zeros((NUM_BINS, 3))  # rollouts, sum of predictions, passes
-        self.reset_calibration()
+        self.reliability = Reliability()
 
     def __len__(self) -> int:
         return len(self._passes)
@@ -133,11 +103,22 @@ class PassRatePosterior:
 
     def _evidence(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean and strength of the posterior as it was seen, and the share of rollouts in its strength."""
-        prior = self.prior(positions)
-        kept = self.settings.discount ** (self.weight_version - self._version[positions])
+        prior, kept = self.prior(positions), self._kept(positions)
         passes, fails = kept * self._passes[positions], kept * self._fails[positions]
         strength = prior.alpha + prior.beta + passes + fails
         return (prior.alpha + passes) / strength, strength, (passes + fails) / strength
+
+    def _kept(self, positions: np.ndarray) -> np.ndarray:
+        """Of the evidence of each prompt, what counts now."""
+        return self.settings.discount ** (self.weight_version - self._version[positions])
+
+    def shortfall(self, positions: np.ndarray) -> np.ndarray:
+        """What is expected of E[s (1 - s)] of the prompts now, float64 of the shape of `positions`; 0 for 0 or 1."""
+        (alpha, beta), kept = self.prior(positions), self._kept(positions)
+        strength = alpha + beta
+        expected = self.shortfall_share * alpha * beta / strength  # strength times k m0 (1 - m0)
+        rollouts = kept * (self._passes[positions] + self._fails[positions])
+        return (expected + kept * self._shortfall[positions]) / (strength + rollouts)
 
     def posteriors(self, positions: Sequence[int]) -> list[tuple[float, float]]:
         """(alpha, beta) of each of these prompts now."""
@@ -151,31 +132,45 @@ class PassRatePosterior:
         self.weight_version = int(weight_version)
         if self.settings.recalibrate:
             self.recalibration.fit(self.weight_version)
-        if self.settings.prior_weight is None:
-            return
         seen = np.flatnonzero(self._passes + self._fails)
         # The most recent ones tell most of what the policy can do now; ties by position, so that equal runs are equal.
-        seen = seen[np.argsort(self._version[seen], kind="stable")][-MAX_FITTED:]
-        kept = self.settings.discount ** (self.weight_version - self._version[seen])
-        self.prior.fit(seen, kept * self._passes[seen], kept * self._fails[seen])
+        latest = seen[np.argsort(self._version[seen], kind="stable")][-MAX_FITTED:]
+        kept = self._kept(latest)
+        self.prior.fit(latest, kept * self._passes[latest], kept * self._fails[latest])
+        self._fit_shortfall(seen)
 
-    def observe(self, position: int, passes: int, fails: int) -> None:
-        """Add the outcomes of rollouts of one prompt by the current policy, and compare them with the prediction."""
-        if passes < 0 or fails < 0:
-            raise ValueError(f"expected counts of at least 0, got {passes} passes and {fails} fails")
+    def _fit_shortfall(self, seen: np.ndarray) -> None:
+        found = self._kept(seen) @ self._shortfall[seen]
+        if not found:
+            self.shortfall_share = 0.0
+            return
+        alpha, beta = self.prior(seen)
+        rollouts = self._kept(seen) * (self._passes[seen] + self._fails[seen])
+        self.shortfall_share = float(found / (rollouts @ (alpha * beta / (alpha + beta) ** 2)))
+
+    def observe(self, position: int, passes: float, fails: float, shortfall: float = 0.0) -> None:
+        """Add the outcomes of rollouts of one prompt by the current policy, and compare them with the prediction.
+
+        Args:
+            position: Of the prompt.
+            passes: Sum of the successes s.
+            fails: Sum of 1 - s.
+            shortfall: Sum of s (1 - s), see `grading.py`; 0 where each is 0 or 1.
+        """
+        if min(passes, fails, shortfall) < 0:
+            raise ValueError(
+                f"expected counts of at least 0, got {passes} passes, {fails} fails and a shortfall of {shortfall}"
+            )
         if passes + fails == 0:
             return
         alpha, beta = (float(value) for value in self.posterior(position))
-        rate = alpha / (alpha + beta)
-        count = passes + fails
-        place = min(int(rate * NUM_BINS), NUM_BINS - 1)
-        self._calibration += count, passes * (1 - rate) ** 2 + fails * rate**2, passes, rate * count
-        self._reliability[place] += count, rate * count, passes
+        self.reliability.observe(alpha / (alpha + beta), passes, fails, shortfall)
         mean, strength, evidence_share = (float(value) for value in self._evidence(np.asarray(position)))
-        self.recalibration.observe(self.weight_version, mean, strength, evidence_share, passes, count)
+        self.recalibration.observe(self.weight_version, mean, strength, evidence_share, passes, passes + fails)
         kept = self.settings.discount ** (self.weight_version - self._version[position])
         self._passes[position] = kept * self._passes[position] + passes
         self._fails[position] = kept * self._fails[position] + fails
+        self._shortfall[position] = kept * self._shortfall[position] + shortfall
         self._version[position] = self.weight_version
 
     def choose(self, count: int, exclude: Collection[int] = ()) -> np.ndarray:
@@ -204,7 +199,9 @@ class PassRatePosterior:
         everything = num_drawn >= len(self)
         drawn = np.arange(len(self)) if everything else self._rng.choice(len(self), num_drawn, replace=False)
         candidates = drawn[~unavailable[drawn]]
-        distance = np.abs(self._rng.beta(*self.posterior(candidates)) - 0.5)
+        drawn_rates = self._rng.beta(*self.posterior(candidates))
+        # Of the variance from 1/4, the root: with passes and failures exactly |rate - 1/2|, and no tie more.
+        distance = np.sqrt((drawn_rates - 0.5) ** 2 + self.shortfall(candidates))
         chosen = np.concatenate([explored, candidates[self._best(candidates, distance, count, explored)]])
         self._choices.take(chosen)
         return chosen
@@ -238,39 +235,21 @@ class PassRatePosterior:
         self._source_credits = np.clip(self._source_credits - taken, 0.0, self._source_shares * len(self))
         return chosen
 
-    # ------------------------------ calibration ------------------------------
-
-    def reset_calibration(self) -> None:
-        """Begin a new window of `calibration`."""
-        self._calibration = np.zeros(4)  # rollouts, sum of squared errors, passes, sum of predictions
-
     def calibration(self) -> dict[str, float]:
-        """Since the last reset: Brier score of single rollouts, that of always predicting the mean, and the bias."""
-        count, squared, passes, predicted = self._calibration
-        if not count:
+        """The scores of `reliability` since its last reset, and what the prior is now."""
+        scores = self.reliability.scores()
+        if not scores:
             return {}
-        mean = passes / count
-        return {
-            "predictor/brier": squared / count,
-            "predictor/brier_of_the_mean": mean * (1 - mean),
-            "predictor/bias": (predicted - passes) / count,
-            "predictor/observed_rollouts": count,
-            "predictor/prior_mean": self.prior.average[0] / sum(self.prior.average),
-            "predictor/prior_strength": sum(self.prior.average),
-        }
-
-    def reliability_table(self) -> list[dict[str, float]]:
-        """Rows of predicted tenths that occurred in this run: rollouts, mean prediction, observed pass rate."""
-        return [
-            {"bin": place / NUM_BINS, "rollouts": count, "predicted": predicted / count, "observed": passes / count}
-            for place, (count, predicted, passes) in enumerate(self._reliability.tolist())
-            if count
-        ]
+        scores["predictor/prior_mean"] = self.prior.average[0] / sum(self.prior.average)
+        scores["predictor/prior_strength"] = sum(self.prior.average)
+        if self.shortfall_share:
+            scores["predictor/shortfall_share"] = self.shortfall_share
+        return scores
 
     # ------------------------------ state ------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, in containers that `json.dumps` takes; arrays as base64, about 40 bytes a prompt."""
+        """Everything, in containers that `json.dumps` takes; arrays as base64, about 50 bytes a prompt."""
         return {
             "state_version": _STATE_VERSION,
             "num_prompts": len(self),
@@ -280,7 +259,8 @@ class PassRatePosterior:
             "weight_version": self.weight_version,
             "exploration_credit": self._exploration_credit,
             "rng": self._rng.bit_generator.state,
-            "reliability": self._reliability.tolist(),
+            "shortfall_share": self.shortfall_share,
+            "reliability": self.reliability.table.tolist(),
             "arrays": {name: _pack(array) for name, array in self._arrays().items()},
         }
 
@@ -290,8 +270,11 @@ class PassRatePosterior:
         Raises:
             ValueError: if it is of another format or another data set. Nothing has changed then.
         """
-        if state.get("state_version") != _STATE_VERSION:
-            raise ValueError(f"expected state_version {_STATE_VERSION}, got {state.get('state_version')!r}")
+        if (version := state.get("state_version")) not in (2, _STATE_VERSION):
+            raise ValueError(
+                f"expected the predictor's state_version {_STATE_VERSION}, got {version!r}: start a new run, or resume "
+                "with the release that saved it"
+            )
         if state["num_prompts"] != len(self):
             raise ValueError(
                 f"the checkpoint's predictor knows {state['num_prompts']} prompts, the data set has {len(self)}: "
@@ -304,20 +287,24 @@ class PassRatePosterior:
                 f"data sources, now there are {self.prior.coefficients.shape[1] - 1} and {len(self._source_credits)}: "
                 "resume with the same data and the same curriculum.posterior.use_features"
             )
-        arrays = {name: _unpack(state["arrays"][name], array.dtype) for name, array in self._arrays().items()}
+        # The release before graded successes, version 2, had no shortfall.
+        saved = {"shortfall": _pack(np.zeros(len(self)))} | state["arrays"]
+        arrays = {name: _unpack(saved[name], array.dtype) for name, array in self._arrays().items()}
         self._passes, self._fails, self._version = arrays["passes"], arrays["fails"], arrays["version"]
+        self._shortfall, self.shortfall_share = arrays["shortfall"], float(state.get("shortfall_share", 0.0))
         self._choices = LeastRecent(np.argsort(arrays["last_choice"], kind="stable"))
         self.prior.coefficients, self._source_credits = coefficients, credits
         self.recalibration.restore(state["recalibration"])
         self.weight_version = int(state["weight_version"])
         self._exploration_credit = float(state["exploration_credit"])
         self._rng.bit_generator.state = state["rng"]
-        self._reliability = np.array(state["reliability"])
+        self.reliability.table = np.array(state["reliability"])
 
     def _arrays(self) -> dict[str, np.ndarray]:
         last_choice = np.empty(len(self), dtype=np.int64)
         last_choice[self._choices.order()] = np.arange(len(self))
-        return {"passes": self._passes, "fails": self._fails, "version": self._version, "last_choice": last_choice}
+        evidence = {"passes": self._passes, "fails": self._fails, "shortfall": self._shortfall}
+        return evidence | {"version": self._version, "last_choice": last_choice}
 
     def __repr__(self) -> str:
         return f"PassRatePosterior({len(self)} prompts, {self.settings!r})"

@@ -49,7 +49,7 @@ class Recalibration:
         return expit(np.clip(_logit(means) + basis @ self.coefficients, -7.6, 7.6))
 
     def observe(
-        self, version: int, mean: float, strength: float, evidence_share: float, passes: float, rollouts: int
+        self, version: int, mean: float, strength: float, evidence_share: float, passes: float, rollouts: float
     ) -> None:
         """Take note of what came of a prediction.
 
@@ -58,7 +58,7 @@ class Recalibration:
             mean: Predicted pass rate, uncorrected.
             strength: Rollouts that the prediction counts as.
             evidence_share: Of these, the share that are evidence and not prior.
-            passes: Of the new rollouts.
+            passes: Of the new rollouts; the sum of their successes where these are graded.
             rollouts: New ones, at least 1.
         """
         if not self.outcomes or self.outcomes[-1][0] != version:

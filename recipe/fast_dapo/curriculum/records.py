@@ -4,17 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from numbers import Integral
-from typing import Any, Literal, Self
+from typing import Any
 
-from pydantic import Field, model_validator
-
-from recipe.fast_dapo.curriculum.correction import Correction
+from recipe.fast_dapo.curriculum.grading import PASS_OR_FAIL, Grading
 from recipe.fast_dapo.curriculum.screening import ScreeningPlan
-from verl_ext.core.settings import Settings
-
-Schedule = Literal["merged", "streaming"]
-Stale = Literal["wait", "drop"]
-TrainOn = Literal["qualified", "all"]
 
 
 class Phase(str, Enum):  # noqa: UP042 - prints as its value in logs under every Python that verl supports
@@ -39,7 +32,10 @@ class Fate(Enum):
 
     [...] is a generation call, during which the prompt is in flight. One whose call fails is again what it was before,
     first in its queue; after `max_attempts` such calls in a row it is GIVEN_UP. A group is ready without continuation
-    where n_continue = 0, and, with train_on="all", where all of its screening failed or passed.
+    where n_continue = 0, and, with train_on="all", where its screening was not mixed.
+
+    A screening is mixed by `Grading.is_mixed`. One that is not is ALL_WRONG if its mean success is at most the middle
+    of the band, and else ALL_RIGHT: with graded successes or a narrower band, too hard and too easy.
     """
 
     WAITING = "waiting"
@@ -54,90 +50,6 @@ class Fate(Enum):
 
 
 NOTHING_TO_LEARN = (Fate.ALL_WRONG, Fate.ALL_RIGHT)
-
-
-class CurriculumLimits(Settings):
-    """What a user sets of the controller under `curriculum`; the configuration has it all, and more."""
-
-    schedule: Schedule = "merged"
-    """merged: continuation of one round and screening of the next share one generation call.
-    streaming: a prompt is continued the moment its screening is mixed, under the same weights; new prompts are admitted
-    until the expected number of ready ones covers the batch. data.gen_batch_size bounds the prompts in screening."""
-
-    train_on: TrainOn = "qualified"
-    """qualified: prompts whose screening is all wrong or all right are dropped, as in the original method.
-    all: they are trained on with their screening rollouts, and nothing that was generated is thrown away; it takes
-    curriculum.baseline=posterior for these to teach anything."""
-
-    correction: Correction = "none"
-    """What undoes the over-representation of rare passes among screened prompts (see correction.py):
-    none | horvitz_thompson: advantages weighted by 1 / P(kept | passes) | continuation_only: train on n_continue
-    rollouts."""
-
-    max_num_gen_batches: int = Field(default=0, ge=0)
-    """Generation rounds allowed until a training batch is complete; 0: no limit. A streaming round is gen_batch_size
-    prompts. Past it the run writes a checkpoint and ends with the pass rates it saw."""
-
-    max_buffer_prompts: int | None = Field(default=None, ge=0)
-    """Finished prompts kept for later steps beyond the one training batch, stalest dropped first; null: all of them."""
-
-    max_staleness: int | None = Field(default=4, ge=0)
-    """Weight versions that a waiting sample may lag behind; null: no limit. What would lag further is waited for
-    and trained on first, or dropped and its prompt screened anew:
-    trainer.v1.sampler.max_off_policy_strategy=wait | drop."""
-
-    success_threshold: float = 0.5
-    """A rollout passes when its success metric exceeds this."""
-
-
-class CurriculumSettings(CurriculumLimits):
-    """Sizes and limits of the curriculum."""
-
-    n: int = Field(ge=1)
-    """Screening rollouts of a prompt (sequential screening: at most)."""
-
-    n_continue: int = Field(ge=0)
-    """Further rollouts of a prompt that qualifies after n; 0: screening is all there is."""
-
-    train_batch_size: int = Field(ge=1)
-    """Prompts of a training batch."""
-
-    gen_batch_size: int = Field(ge=1)
-    """merged: new prompts of a round. streaming: prompts in screening at once."""
-
-    stale: Stale = "wait"
-    """What happens to a prompt whose samples would be more than `max_staleness` versions old after the next update.
-    wait: training waits until it is finished and takes it first, so that none is thrown away for being slow.
-    drop: its samples are released, and it is screened anew."""
-
-    max_attempts: int = Field(default=3, ge=1)
-    """Failed generation calls in a row until a prompt is given up."""
-
-    @model_validator(mode="after")
-    def _check_what_is_left_to_train_on(self) -> Self:
-        if self.n == 1 and self.train_on == "qualified":
-            raise ValueError(
-                "with one screening rollout every pass rate is 0 or 1 and no prompt ever qualifies: raise n to 2 or "
-                "more, or set train_on=all"
-            )
-        if self.n_continue == 0 and self.correction == "continuation_only":
-            raise ValueError("correction=continuation_only trains on n_continue rollouts, of which there are 0")
-        if self.train_on == "all" and self.correction != "none":
-            raise ValueError(
-                f"correction={self.correction} undoes what dropping prompts does, and train_on=all drops none: set "
-                "correction=none"
-            )
-        return self
-
-    @property
-    def group_size(self) -> int:
-        """Samples of a continued prompt in a training batch: the most that any prompt has there."""
-        return self.n_continue if self.correction == "continuation_only" else self.n + self.n_continue
-
-    @property
-    def group_rule(self) -> "GroupRule":
-        """For every prompt of the run."""
-        return GroupRule(self.group_size, self.correction != "continuation_only", self.train_on == "all")
 
 
 @dataclass(frozen=True)
@@ -161,24 +73,26 @@ class Prompt:
 @dataclass(frozen=True, slots=True)
 class Sample:
     key: str  # name of the rollout's last output in the data plane
-    success: float  # compared with success_threshold
+    success: float  # of the success metric: compared with success_threshold, or a grade
     version: int  # weight version that generated it
     num_tokens: int = 0  # response tokens
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRule:
-    """When a screened prompt has all its samples.
+    """When a screening is mixed, and when a screened prompt has all its samples.
 
     Attributes:
         size: Samples that a prompt with a mixed screening is trained on.
         trains_screening: Whether those of its screening are among them.
-        trains_unmixed: Whether a prompt whose screening is all wrong or all right is trained on, with that alone.
+        trains_unmixed: Whether a prompt whose screening is not mixed is trained on, with that alone.
+        grading: How its successes are read.
     """
 
     size: int
     trains_screening: bool = True
     trains_unmixed: bool = False
+    grading: Grading = PASS_OR_FAIL
 
 
 @dataclass(frozen=True)
@@ -189,7 +103,7 @@ class TrainingGroup:
     plan: ScreeningPlan
     rule: GroupRule
     samples: tuple[Sample, ...] = ()
-    num_passes: int = 0  # among the samples
+    num_passes: float = 0  # sum of the samples' successes: an int with a threshold
     num_screening: int = 0  # samples that made up a mixed screening; 0 while it goes on, or if it was not mixed
     stage_sizes: tuple[int, ...] = ()  # samples of each generation call, which sum to their number
 
@@ -213,18 +127,27 @@ class TrainingGroup:
             return Fate.QUALIFIED if self.is_qualified else Fate.PARTLY_SCREENED
         if self.is_qualified or self.rule.trains_unmixed:
             return Fate.READY
-        return Fate.ALL_RIGHT if self.num_passes else Fate.ALL_WRONG
+        return self.unmixed_fate
+
+    @property
+    def unmixed_fate(self) -> Fate:
+        """Which end a screening that is not mixed is nearer to."""
+        is_low = self.rule.grading.is_low(self.num_passes / len(self.samples))
+        return Fate.ALL_WRONG if is_low else Fate.ALL_RIGHT
 
     @property
     def version(self) -> int:
         """Weight version of the oldest sample."""
         return min(sample.version for sample in self.samples)
 
-    def with_samples(self, new: tuple[Sample, ...], num_passes: int) -> "TrainingGroup":
-        """The group with further samples, so many of which pass."""
-        samples, passes = self.samples + new, self.num_passes + num_passes
+    def with_samples(self, new: tuple[Sample, ...]) -> "TrainingGroup":
+        """The group with further samples."""
+        samples, grading = self.samples + new, self.rule.grading
+        passes = self.num_passes + sum([grading.success(sample.success) for sample in new])
+        num_screening = self.num_screening
         # Screening ends with the first mixed outcome.
-        num_screening = self.num_screening or (len(samples) if 0 < passes < len(samples) else 0)
+        if not num_screening and grading.is_mixed([grading.success(sample.success) for sample in samples]):
+            num_screening = len(samples)
         return replace(
             self,
             samples=samples,
@@ -245,7 +168,8 @@ class TrainingGroup:
             [*self.prompt.pack(), self.prompt.alpha, self.prompt.beta],
             [plan.chunk, plan.max_fails, plan.max_passes],
             [self.rule.size, self.rule.trains_screening, self.rule.trains_unmixed],
-            [int(self.num_passes), int(self.num_screening)],
+            [self.rule.grading.success_threshold, list(self.rule.grading.band)],
+            [self.num_passes, int(self.num_screening)],
             list(self.stage_sizes),
             # Columns, as there are many samples.
             [s.key for s in samples],
@@ -257,13 +181,13 @@ class TrainingGroup:
     @classmethod
     def unpack(cls, packed: Sequence[Any]) -> "TrainingGroup":
         """What `pack` gave; raises ValueError if its columns differ in length."""
-        prompt, plan, rule, (num_passes, num_screening), stage_sizes, *columns = packed
+        prompt, plan, rule, (threshold, band), (num_passes, num_screening), stage_sizes, *columns = packed
         if {len(column) for column in columns} != {sum(stage_sizes)}:
             raise ValueError(f"expected samples of {prompt[0]!r} with all their values, got {columns}: it is damaged")
         return cls(
             Prompt(*prompt),
             ScreeningPlan(*plan),
-            GroupRule(*rule),
+            GroupRule(*rule, grading=Grading(threshold, tuple(band))),
             tuple(map(Sample, *columns)),
             num_passes,
             num_screening,
@@ -293,12 +217,13 @@ class GenerationInput:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one generation call told about a prompt: evidence of its pass rate, whatever becomes of its samples."""
+    """What one generation call told about a prompt: evidence of its successes, whatever becomes of its samples."""
 
     index: int | str
     phase: Phase
-    passes: int
+    passes: float  # sum of their successes: an int with a threshold
     samples: int  # fewer than asked if the call failed
+    shortfall: float = 0  # sum of s (1 - s) over them: 0 where each success s is 0 or 1
 
 
 @dataclass(frozen=True)

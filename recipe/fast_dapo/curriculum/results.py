@@ -3,9 +3,10 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
+from recipe.fast_dapo.curriculum.grading import Grading, shortfall
 from recipe.fast_dapo.curriculum.records import (
     NOTHING_TO_LEARN,
-    CurriculumSettings,
     Fate,
     Outcome,
     Phase,
@@ -26,12 +27,14 @@ def check_weight_version(state: CurriculumState, weight_version: int) -> None:
         )
 
 
-def check_results(state: CurriculumState, samples: Mapping[str, Sequence[Sample]], weight_version: int) -> None:
+def check_results(
+    state: CurriculumState, grading: Grading, samples: Mapping[str, Sequence[Sample]], weight_version: int
+) -> None:
     """Check the samples of prompts, by uid, under the current weights; changes nothing.
 
     Raises:
         ValueError: an unknown uid, more samples than asked, a sample key that is live or comes twice, a success that
-            is not finite, a sample from the future, or a weight version that went back.
+            is not finite or, if graded, not in [0, 1], a sample from the future, or a weight version that went back.
     """
     check_weight_version(state, weight_version)
     keys: set[str] = set()
@@ -46,6 +49,11 @@ def check_results(state: CurriculumState, samples: Mapping[str, Sequence[Sample]
                 raise ValueError(f"expected a new sample key, got {sample.key!r} again: continue at first_session")
             if not math.isfinite(sample.success):
                 raise ValueError(f"expected a finite success of {sample.key!r}, got {sample.success}: leave it out")
+            if grading.is_graded and not 0 <= sample.success <= 1:
+                raise ValueError(
+                    f"expected a graded success of {sample.key!r} in [0, 1], got {sample.success}: scale it, or set a "
+                    "success_threshold"
+                )
             if (got := sample.version) > weight_version:
                 raise ValueError(f"expected versions <= {weight_version}, got {sample.key!r} of {got}: pass the newest")
             keys.add(sample.key)
@@ -65,6 +73,7 @@ def take_results(
         samples: By uid, in session order; fewer than asked: the call failed for this prompt.
         answered: Uids in the order in which they are queued; one without samples failed.
     """
+    grading = settings.grading
     outcomes: dict[str, Outcome] = {}
     qualified: list[TrainingGroup] = []
     ready: list[TrainingGroup] = []
@@ -73,15 +82,15 @@ def take_results(
     released_keys: list[str] = []
     for uid in answered:
         asked, new = state.land(uid), tuple(samples.get(uid, ()))
-        passes = sum([sample.success > settings.success_threshold for sample in new])
-        outcomes[uid] = Outcome(asked.prompt.index, asked.phase, int(passes), len(new))
+        successes = [grading.success(sample.success) for sample in new]
+        outcomes[uid] = Outcome(asked.prompt.index, asked.phase, sum(successes), len(new), shortfall(successes))
         if len(new) < asked.num_samples:
             failed.append(asked.group)
             released_keys += [sample.key for sample in new]
             continue
         state.failures.pop(uid, None)
         state.keys.update([sample.key for sample in new])
-        group = asked.group.with_samples(new, passes)
+        group = asked.group.with_samples(new)
         fate = group.fate
         if asked.phase is Phase.SCREENING and fate is not Fate.PARTLY_SCREENED:
             state.count_screening(group)

@@ -47,11 +47,11 @@ class ScreeningPlan:
         if self.chunk < 1 or self.max_fails < 1 or self.max_passes < 1:
             raise ValueError(f"chunk and both limits must be at least 1, got {self}")
 
-    def next_rollouts(self, num_passes: int, num_samples: int) -> int:
+    def next_rollouts(self, num_passes: float, num_samples: int) -> int:
         """Rollouts to issue next; 0: screening is over, mixed or given up.
 
         Args:
-            num_passes: Passes so far.
+            num_passes: Passes so far; with graded successes, which `fixed_plan` is for, their sum.
             num_samples: Samples so far.
         """
         if num_samples == 0:

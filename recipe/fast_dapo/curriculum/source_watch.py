@@ -18,7 +18,7 @@ class SourceCounts:
     """Rollouts of one data source since the start of the run."""
 
     rollouts: int = 0
-    passes: int = 0
+    passes: int = 0  # graded: rollouts with a success above 0
     cut_off: int = 0  # as long as a response may be
     without_answer: int = 0  # in which the reward found none, where it says so
 
@@ -30,7 +30,7 @@ class SourceWatch:
         self.sources: dict[str, SourceCounts] = {}
 
     def observe(self, source: str, *, passed: bool, cut_off: bool, without_answer: bool) -> None:
-        """Take note of one rollout."""
+        """Take note of one rollout; one whose success is graded passed if that is above 0."""
         counts = self.sources.setdefault(source, SourceCounts())
         counts.rollouts += 1
         counts.passes += passed

@@ -5,15 +5,9 @@ from collections.abc import Iterable
 
 from recipe.fast_dapo.curriculum.admission import ScreeningRecord, num_to_admit
 from recipe.fast_dapo.curriculum.aged_queue import AgedQueue
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.metrics import CurriculumCounts
-from recipe.fast_dapo.curriculum.records import (
-    CurriculumSettings,
-    Fate,
-    GenerationInput,
-    Prompt,
-    TrainingGroup,
-    keys_of,
-)
+from recipe.fast_dapo.curriculum.records import Fate, GenerationInput, Prompt, TrainingGroup, keys_of
 
 _ENDS = (Fate.ALL_WRONG, Fate.ALL_RIGHT, Fate.EVICTED_OVERFLOW, Fate.GIVEN_UP, Fate.TRAINED)
 _ROLLOUT_FATES = ("trained", "uninformative", "expired", "failed", "set_aside")
@@ -90,7 +84,7 @@ class CurriculumState:
         if group.is_qualified:
             self.counts.add("qualified")
         else:
-            outcome = Fate.ALL_RIGHT if group.num_passes else Fate.ALL_WRONG
+            outcome = group.unmixed_fate
             self.counts.add(f"{outcome.value}_kept" if group.rule.trains_unmixed else outcome.value)
         self.screening_record.observe(group.is_qualified, num_samples)
 

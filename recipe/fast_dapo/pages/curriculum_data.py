@@ -42,7 +42,7 @@ def prompt_histories(events: Sequence[Mapping[str, Any]]) -> dict[str, list[list
         kind, step = event.get("event"), event.get("step")
         if kind not in EVENTS or type(step) is not int or "index" not in event:
             continue
-        row = [step, EVENTS.index(kind), _count(event.get("samples")), _count(event.get("passes"))]
+        row = [step, EVENTS.index(kind), _count(event.get("samples")), _passes(event.get("passes"))]
         found.setdefault(str(event["index"]), []).append(row)
     return found
 
@@ -78,6 +78,11 @@ def accuracy_points(records: Sequence[Mapping[str, Any]], before: float | None) 
         if accuracy is not None and rollouts is not None:
             points.append([rollouts, accuracy, record[STEP]])
     return points
+
+
+def _passes(value: Any) -> float:
+    """A sum of grades need not be whole."""
+    return value if type(value) is float and value >= 0 else _count(value)
 
 
 def _count(value: Any) -> int:

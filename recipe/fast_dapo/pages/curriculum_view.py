@@ -22,7 +22,7 @@ GENERATED = "curriculum/total/generated_rollouts"
 # What becomes of a generated rollout: (name, metric, meaning).
 _FATES = (
     ("trained", "curriculum/total/trained_rollouts", "handed to the trainer"),
-    ("uninformative", "curriculum/total/uninformative_rollouts", "of prompts whose rollouts all failed or all passed"),
+    ("uninformative", "curriculum/total/uninformative_rollouts", "of prompts whose screening was not mixed"),
     ("buffered", "curriculum/buffered_rollouts", "finished, of prompts that wait or are in flight"),
     ("expired", "curriculum/total/expired_rollouts", "dropped: older than max_staleness, or the buffer was full"),
     ("failed", "curriculum/total/failed_rollouts", "of incomplete generation calls and of prompts given up"),

@@ -21,6 +21,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from scipy.optimize import nnls
 
+from recipe.fast_dapo.curriculum.grading import WHOLE_BAND
 from recipe.fast_dapo.simulation.simulation import Scenario
 from recipe.fast_dapo.simulation.workload import fit_pass_rates
 from verl_ext.core.errors import SignalError
@@ -105,10 +106,17 @@ def calibrate(runs: Sequence[MeasuredRun]) -> dict[str, Any]:
     """Values for `Scenario` from runs of one setting: sizes of the first, times and workload of all.
 
     Raises:
-        SignalError: if the runs are not of schedule=merged, whose calls can be counted.
+        SignalError: if the runs are not of schedule=merged, whose calls can be counted, or have graded successes or a
+            band.
     """
     first = runs[0]
     sizes = first.sizes()
+    for node in (run.config.curriculum for run in runs):
+        if node.get("success_threshold", 0.5) is None or list(node.get("band", WHOLE_BAND)) != list(WHOLE_BAND):
+            raise SignalError(
+                "calibration needs runs with a curriculum.success_threshold and band=[0, 1]: simulated rollouts pass "
+                "or fail, and one of each is a mixed screening"
+            )
     if any(run.sizes()["schedule"] != "merged" for run in runs):
         raise SignalError(
             "calibration needs runs of curriculum.schedule=merged: the calls of a streaming run overlap, so that its "

@@ -17,9 +17,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.data_controller import DataController
-from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings
-from recipe.fast_dapo.curriculum.records import CurriculumSettings, Prompt, Sample
+from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
+from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
+from recipe.fast_dapo.curriculum.records import Prompt, Sample
 from recipe.fast_dapo.curriculum.screening import SCREENINGS
 from recipe.fast_dapo.settings import PREDICTORS
 from recipe.fast_dapo.simulation.engine_model import EngineFleet, EngineSettings

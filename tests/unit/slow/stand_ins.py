@@ -21,6 +21,7 @@ RIGHT_OR_WRONG = "def compute_score(data_source, solution_str, ground_truth, ext
 REWARDS = {
     "own.py": RIGHT_OR_WRONG + "{'score': float(solution_str == ground_truth), 'length': len(solution_str)}\n",
     "graded.py": RIGHT_OR_WRONG + "float(solution_str == ground_truth)\n",
+    "signed.py": RIGHT_OR_WRONG + "2 * float(solution_str == ground_truth) - 1\n",
     "text.py": RIGHT_OR_WRONG + "'right'\n",
     "raising.py": RIGHT_OR_WRONG + "ground_truth / 2\n",
     "broken.py": "def compute_score(\n",

@@ -104,6 +104,8 @@ GOOD = [
     ),
     Line(DEMO, f"{REWARD}own.py curriculum.success_metric=score"),
     Line(DEMO, f"{REWARD}graded.py"),
+    Line(DEMO, f"{REWARD}graded.py curriculum.success_threshold=null curriculum.band=[0.2,0.8]"),
+    Line(DEMO, f"{REWARD}signed.py"),
     Line(DEMO, f"{REWARD}waiting.py"),
     Line(DEMO, "data.val_files={data}/train.parquet", also="warning +400 of 400 prompts of .* are trained on"),
     Line(DEMO, "trainer.n_gpus_per_node=2"),
@@ -154,6 +156,11 @@ BAD = [
     Line(DEMO, "actor_rollout_ref.actor.ppo_mini_batch_size=7", "must be a multiple of"),
     Line(DEMO, "curriculum.success_metric=accuracy", "curriculum.success_metric=accuracy is not among what .*acc"),
     Line(DEMO, "curriculum.success_threshold=5", "success_threshold=5 is not below what a right answer earns, 1"),
+    Line(
+        DEMO,
+        f"{REWARD}signed.py curriculum.success_threshold=null",
+        "curriculum.success_metric=acc is -1 for .* curriculum.success_threshold=null takes it for a grade from 0 to 1",
+    ),
     Line(DEMO, "curriculum.screening=sequential", "needs curriculum.schedule=streaming"),
     # verl's features that do not go with it.
     Line(DEMO, "trainer.v1.trainer_mode=colocate_async", "asynchronous training is not supported"),

@@ -277,10 +277,10 @@ def test_the_estimator_hears_what_was_believed_before_a_groups_first_rollout(
     believed: dict[int, list[float]] = defaultdict(lambda: [0.2, 0.2])
     begun: dict[str, tuple[float, float]] = {}
 
-    def recording_observe(position: int, passes: int, fails: int) -> None:
+    def recording_observe(position: int, passes: float, fails: float, shortfall: float) -> None:
         believed[position][0] += passes
         believed[position][1] += fails
-        observe(position, passes, fails)
+        observe(position, passes, fails, shortfall)
 
     generate = engine.generate_and_report
 
@@ -370,3 +370,80 @@ def test_a_run_without_posteriors_can_be_resumed_with_them(store: StoredRows, pr
     assert len(prepared.prompts) == 3
     for known in prepared.prompts.values():
         assert 0 < known.alpha + known.beta < 2
+
+
+# ------------------------------ graded successes ------------------------------
+
+GRADED = ["curriculum.success_threshold=null", "curriculum.predictor=posterior"]
+
+
+def graded_now_and_then(index: int, session: int) -> float:
+    """Of four prompts in a row one earns grades that differ, one passes half of the time, two always earn the same."""
+    return [0.0, 0.5, 0.25 + session % 2 / 2, float(session % 2 == 0)][index % 4]
+
+
+@pytest.mark.parametrize("schedule", ["merged", "streaming"])
+def test_graded_prompts_are_trained_on_where_their_successes_differ(
+    store: StoredRows, prepared: Prepared, tmp_path: Path, schedule: str
+):
+    options = [*GRADED, f"curriculum.schedule={schedule}", "curriculum.baseline=posterior", "trainer.n_gpus_per_node=1"]
+    curriculum, trainer = _make_with_data(tmp_path, *options, num_prompts=40, passes=graded_now_and_then)
+    for step in range(1, 4):
+        trainer.global_steps, trainer.agent_loop_manager.version = step, step - 1
+        batch = curriculum.collect(3)
+        curriculum.before_advantages(batch)
+        for group in curriculum.groups:
+            index = group.prompt.index
+            assert index % 4 in (2, 3)
+            assert group.num_passes == sum(graded_now_and_then(index, session) for session in range(16))
+            assert list(prepared.prompts[group.prompt.uid].successes) == [
+                graded_now_and_then(index, session_of(sample.key)) for sample in group.samples
+            ]
+        store.clear(batch.keys, "train")
+    metrics = curriculum.metrics()
+    assert metrics["curriculum/total/all_wrong"] > 0
+    assert metrics["curriculum/unaccounted_rollouts"] == 0
+    assert 0 < metrics["predictor/shortfall_share"] < 1
+    assert curriculum.predictor is not None
+    posterior = curriculum.predictor
+    shortfalls = {
+        event["index"]: posterior.shortfall(np.array([event["index"]]))[0]
+        for event in map(json.loads, (tmp_path / "prompts.jsonl").read_text().splitlines())
+        if event["event"] == "screening"
+    }
+    half, passes = ([value for index, value in shortfalls.items() if index % 4 == kind] for kind in (1, 3))
+    assert min(half) > max(passes)
+    restored, _ = _make_with_data(tmp_path, *options, num_prompts=40, passes=graded_now_and_then)
+    curriculum.before_checkpoint()
+    restored.load_state_dict(json.loads(json.dumps(curriculum.state_dict())))
+    assert restored.predictor is not None
+    assert (restored.predictor.shortfall(np.arange(40)) == posterior.shortfall(np.arange(40))).all()
+
+
+def test_the_history_of_prompts_has_the_sum_of_their_grades(store: StoredRows, tmp_path: Path):
+    curriculum, _ = _make(tmp_path, "curriculum.success_threshold=null", passes=lambda index, session: session % 4 / 10)
+    curriculum.collect(3)
+    events = list(map(json.loads, (tmp_path / "prompts.jsonl").read_text().splitlines()))
+    assert {event["passes"] for event in events if event["event"] == "screening"} == {0.6}
+    assert {event["passes"] for event in events if event["event"] == "continuation"} == {1.8}
+
+
+@pytest.mark.parametrize("reward", [-1.0, 1.5, float("nan")])
+def test_a_reward_that_is_no_grade_is_refused_at_the_first_one(store: StoredRows, tmp_path: Path, reward: float):
+    curriculum, _ = _make(tmp_path, "curriculum.success_threshold=null", passes=lambda index, session: reward)
+    expected = (
+        rf"curriculum\.success_metric=acc is {reward:g} .*success_threshold=null takes it for a grade from 0 to 1"
+    )
+    with pytest.raises(SignalError, match=expected):
+        curriculum.collect(3)
+
+
+@pytest.mark.parametrize(("grade", "num_silent"), [(0.0, 1), (0.01, 0)])
+def test_a_source_of_grades_is_silent_where_none_is_above_0(
+    store: StoredRows, tmp_path: Path, grade: float, num_silent: int
+):
+    options = ["curriculum.success_threshold=null", "curriculum.max_num_gen_batches=100"]
+    curriculum, _ = _make(tmp_path, *options, passes=lambda index, session: grade)
+    with pytest.raises(CurriculumExhaustedError):
+        curriculum.collect(3)
+    assert curriculum.metrics()["curriculum/silent_sources"] == num_silent

@@ -65,6 +65,34 @@ def _config(*overrides: str) -> DictConfig:
             ["curriculum.screening=sequential"],
             ["needs curriculum.schedule=streaming", "curriculum.predictor=posterior"],
         ),
+        (
+            ["curriculum.screening=sequential", "curriculum.success_threshold=null"],
+            [
+                "curriculum.screening=sequential stops at the first pass",
+                "success_threshold=null",
+                "set screening=fixed",
+            ],
+        ),
+        (
+            ["curriculum.screening=sequential", "curriculum.band=[0.3, 0.7]"],
+            ["curriculum.screening=sequential stops at the first pass", "band=[0.3, 0.7] set another rule"],
+        ),
+        (
+            [
+                "curriculum.correction=horvitz_thompson",
+                "curriculum.success_threshold=null",
+                "curriculum.band=[0.3,0.7]",
+            ],
+            ["curriculum: correction=horvitz_thompson weighs", "success_threshold=null and band=[0.3, 0.7]"],
+        ),
+        (["curriculum.band=[0.9,0.1]"], ["curriculum: band=[0.9, 0.1] must be two numbers, 0 <= low < high <= 1"]),
+        (["curriculum.band=[0.1]"], ["curriculum.band must be a list of 2, each a number"]),
+        (["curriculum.band=0.1"], ["curriculum.band must be a list of 2, each a number, got 0.1"]),
+        (
+            ["curriculum.band=[0.3,0.45]"],
+            ["curriculum: band=[0.3, 0.45] has no mixed screening of n=4 rollouts in it", "widen it, or raise n"],
+        ),
+        (["curriculum.success_threshold=half"], ["success_threshold must be a number or null, got 'half'"]),
         (["curriculum.screening_chunk=0"], ["screening_chunk must be an int >= 1"]),
         (["+curriculum.max_stalenes=3"], ["curriculum.max_stalenes does not exist", "curriculum.max_staleness?"]),
         (["algorithm.filter_groups.enable=true"], ["filter_groups.enable", "set one of them to false"]),
@@ -183,6 +211,16 @@ def test_verls_own_option_says_what_happens_to_what_grows_too_old():
     assert read_settings(_config(f"{option}=drop")).controller.stale == "drop"
     with pytest.raises(ConfigError, match=f"{option} must be one of wait, drop, got 'keep'"):
         read_settings(_config(f"{option}=keep"))
+
+
+def test_grades_and_a_band_reach_the_settings():
+    settings = read_settings(
+        _config("curriculum.success_threshold=null", "curriculum.band=[0.1,0.9]", "curriculum.predictor=posterior")
+    )
+    grading = settings.controller.group_rule.grading
+    assert (grading.success_threshold, grading.band) == (None, (0.1, 0.9))
+    plain = read_settings(_config()).controller.grading
+    assert (plain.success_threshold, plain.band) == (0.5, (0, 1))
 
 
 def test_the_baseline_needs_a_posterior_whoever_chooses_the_prompts():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -254,6 +255,18 @@ def test_a_threshold_that_no_right_answer_passes(threshold: float, scores: tuple
     trial = Trial(CASE, verdicts[0], (verdicts[1],))
     success = Success("acc", threshold, "metric", "threshold")
     assert bool(list(trial_problems(trial, success, "mine"))) == is_refused
+
+
+@pytest.mark.parametrize(("scores", "refused"), [((0, 0.3), None), ((0, 1), None), ((-1, 1), "-1"), ((0.2, 10), "10")])
+def test_a_reward_that_is_no_grade(scores: tuple[float, float], refused: str | None):
+    verdicts = [Verdict(float(score), {"acc": float(score)}) for score in scores]
+    trial = Trial(CASE, verdicts[0], (verdicts[1],))
+    found = list(trial_problems(trial, Success("acc", None, "metric", "threshold"), "mine"))
+    expected = (
+        f"metric=acc is {refused} for data_source=source .*threshold=null takes it for a grade from 0 to 1: scale"
+    )
+    assert len(found) == (refused is not None)
+    assert refused is None or re.match(expected, found[0])
 
 
 def test_a_reward_that_is_no_number():

@@ -44,17 +44,17 @@ class Trial:
 
 @dataclass(frozen=True)
 class Success:
-    """What a recipe takes for a success: an entry of the reward's result, above a threshold.
+    """What a recipe takes for a success: an entry of the reward's result, above a threshold or as a grade.
 
     Attributes:
         metric: The entry; "reward" for the reward itself.
-        threshold: What it has to be above.
+        threshold: What it has to be above; None: it is a grade from 0 to 1.
         metric_option: Option that names the metric, for messages.
         threshold_option: Option that gives the threshold.
     """
 
     metric: str
-    threshold: float
+    threshold: float | None
     metric_option: str
     threshold_option: str
 
@@ -123,6 +123,14 @@ def trial_problems(trial: Trial, success: Success | None, name: str) -> Iterator
         )
         return
     known = [value for value in values if value is not None]
+    if success.threshold is None:
+        if outside := [value for value in known if not 0 <= value <= 1]:
+            yield (
+                f"{success.metric_option}={success.metric} is {outside[0]:g} for {source}, and "
+                f"{success.threshold_option}=null takes it for a grade from 0 to 1: scale it in {name}, or set a "
+                "threshold"
+            )
+        return
     # Only of rewards that say right or wrong: others may reach more than these answers do.
     if set(known) <= {-1.0, 0.0, 1.0} and max(known) > min(known) and max(known) <= success.threshold:
         yield (

@@ -123,7 +123,7 @@
           step,
           data.events[kind],
           samples || "",
-          samples ? passes : "",
+          samples ? number(passes) : "",
           samples ? percent(passes / samples) : "",
         ]),
       ),
@@ -146,7 +146,7 @@
             line: { width: 1, color: "#888" },
           },
           line: { color: "#888", width: 1, dash: "dot" },
-          text: rated.map(([, kind, samples, passes]) => `${data.events[kind]}: ${passes} of ${samples}`),
+          text: rated.map(([, kind, samples, passes]) => `${data.events[kind]}: ${number(passes)} of ${samples}`),
           hovertemplate: "step %{x}, %{text}<extra></extra>",
         },
         {
