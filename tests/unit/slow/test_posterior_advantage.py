@@ -15,6 +15,7 @@ from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from recipe.fast_dapo import posterior_advantage
 from recipe.fast_dapo.curriculum.baseline import RewardScale, credibility, leave_one_out_baselines
 from recipe.fast_dapo.posterior_advantage import KnownPrompt, prepare
+from verl_ext.core.errors import SignalError
 from verl_ext.serving.rollout_key import uid_of
 
 WIDTH = 5
@@ -159,13 +160,16 @@ def test_graded_rewards_are_expected_by_the_line_of_all_others():
     assert scale.sums == pytest.approx(sums + RewardScale.sums_of(successes, rewards))
 
 
-def test_what_was_prepared_is_used_for_one_batch_and_for_one_of_its_size():
+def test_other_rows_than_were_prepared_are_refused():
     scale = RewardScale()
     prepare(KEYS, KNOWN, scale)
-    plain = advantages_of(KEYS[:-1], REWARDS[:-1])
-    assert plain == pytest.approx(leave_one_out(REWARDS[:-1], [4, 2]), abs=1e-6)
+    with pytest.raises(SignalError, match="expected the 7 rows that the curriculum collected, got 6: "):
+        advantages_of(KEYS[:-1], REWARDS[:-1])
     assert not scale.sums.any()
-    posterior_advantage._earlier.clear()
+
+
+def test_what_was_prepared_is_used_for_one_batch():
+    scale = RewardScale()
     prepare(KEYS, KNOWN, scale)
     advantages_of(KEYS, REWARDS)
     assert advantages_of(KEYS, REWARDS) == pytest.approx(leave_one_out(REWARDS, [4, 2, 1]), abs=1e-6)
