@@ -1,6 +1,6 @@
 """Does choosing prompts cost accuracy somewhere? Fast DAPO's choose against uniform sampling where things go wrong.
 
-    python tests/benchmarks/fast_dapo_safety.py            # all scenarios, 4 seeds: half an hour on one core
+    python tests/benchmarks/fast_dapo_safety.py            # all scenarios, 4 seeds: half an hour of one core
     python tests/benchmarks/fast_dapo_safety.py --quick    # 2 seeds, a quarter of the rollouts
     python tests/benchmarks/fast_dapo_safety.py --scenarios swapped_rewards graded --seeds 8
 

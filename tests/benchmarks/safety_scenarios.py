@@ -146,9 +146,10 @@ def graded(seed: int) -> World:
     """The reward is the share of right digits; what is measured is the exact answer.
 
     In real life: partial credit, such as the share of unit tests that pass. A wrong answer teaches, too, and no group
-    of wrong answers is without a signal; a choice by exact pass rates does not see that.
+    of wrong answers is without a signal; a choice by exact pass rates does not see that. A third of the prompts are
+    hopeless: with twice as many, which have partial credit, too, uniform hardly learns within 20,000 rollouts.
     """
-    task, _ = _two_sources()
+    task, _ = _two_sources(hopeless_kept=1 / 3)
 
     def grade(rollouts: Sequence[Rollout], version: int) -> list[Rollout]:
         return [replace(r, reward=share_right(r.response, task.answers[r.prompt])) for r in rollouts]
@@ -172,10 +173,22 @@ WORLDS = {
 
 
 @functools.cache
-def _two_sources() -> tuple[Task, np.ndarray]:
-    """Sums and differences, like pool B (65 % hopeless, 25 % easy, 10 % core) each; (P,) the kinds."""
-    questions, unseen = domain_sums.draw_pool(NUM_PROMPTS * 3 // 2, HELD_OUT * 3 // 2, seed=0)
-    questions, unseen = ([q for q in part if q.domain != "boxed"] for part in (questions, unseen))
+def _two_sources(hopeless_kept: float = 1.0) -> tuple[Task, np.ndarray]:
+    """Sums and differences, like pool B (65 % hopeless, 25 % easy, 10 % core) each; (P,) the kinds.
+
+    Args:
+        hopeless_kept: Share of the hopeless prompts of a larger pool that are in this one.
+    """
+    others = 1 - domain_sums.SHARES[DAMAGED].hopeless
+    num_drawn = round(NUM_PROMPTS / (others + hopeless_kept * (1 - others)))
+    drawn, unseen = (
+        [question for question in part if question.domain != "boxed"]
+        for part in domain_sums.draw_pool(num_drawn * 3 // 2, HELD_OUT * 3 // 2, seed=0)
+    )
+    learnable = [question for question in drawn if question.kind != "hopeless"]
+    hopeless = [question for question in drawn if question.kind == "hopeless"][: NUM_PROMPTS - len(learnable)]
+    kept = {question.text for question in [*learnable, *hopeless]}
+    questions = [question for question in drawn if question.text in kept]
     task = build_task(questions, unseen, max_prompt=domain_sums.MAX_PROMPT, max_response=domain_sums.MAX_RESPONSE)
     return task, np.array([question.kind for question in questions])
 

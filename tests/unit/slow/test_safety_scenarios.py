@@ -44,12 +44,18 @@ def test_every_scenario_has_domains_to_compare_and_prompts_as_said(name):
     assert set(SCENARIOS[name].hopeless) <= set(task.domain_names)
 
 
-def test_two_sources_are_like_pool_b():
-    task, kinds = safety_scenarios._two_sources()
+@pytest.mark.parametrize(
+    ("kept", "shares"),
+    [
+        (1.0, {"hopeless": 0.65, "easy": 0.25, "core": 0.10}),
+        (1 / 3, {"hopeless": 0.38, "easy": 0.44, "core": 0.18}),
+    ],
+)
+def test_two_sources_are_like_pool_b_or_less_hopeless(kept, shares):
+    task, kinds = safety_scenarios._two_sources(hopeless_kept=kept)
     for source in range(2):
         counts = Counter(kinds[task.domains == source])
-        shares = {kind: count / NUM_PROMPTS * 2 for kind, count in counts.items()}
-        assert shares == pytest.approx({"hopeless": 0.65, "easy": 0.25, "core": 0.10}, abs=0.01)
+        assert {kind: count / NUM_PROMPTS * 2 for kind, count in counts.items()} == pytest.approx(shares, abs=0.02)
 
 
 def test_the_limit_cuts_off_the_longest_third_of_the_learnable_chains():
