@@ -56,14 +56,18 @@ class Choose(Curriculum):
 
     def _collect(self, policy: Policy) -> Batch:
         batch = super()._collect(policy)
+        batch.advantages = self._advantages(batch)
+        return batch
+
+    def _advantages(self, batch: Batch) -> np.ndarray:
+        """(B,) of the batch's rollouts."""
         advantages = []
         for group in self.trained_groups:
             rewards = np.array([sample.success for sample in group.samples])
             strength = group.prompt.alpha + group.prompt.beta
             baselines = leave_one_out_baselines(rewards, group.stages, group.prompt.alpha / strength, strength)
             advantages += (rewards - baselines).tolist()
-        batch.advantages = np.array(advantages)
-        return batch
+        return np.array(advantages)
 
 
 def choose_with_noise(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Choose:

@@ -21,7 +21,7 @@ from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.correction import clip_weights, horvitz_thompson_weight
 from recipe.fast_dapo.curriculum.data_controller import DataController
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior, PredictorSettings
-from recipe.fast_dapo.curriculum.records import GenerationInput, Prompt, Sample, TrainingGroup
+from recipe.fast_dapo.curriculum.records import GenerationInput, Prompt, Sample, TrainingGroup, UpdateResult
 
 
 @dataclass
@@ -225,23 +225,10 @@ class Curriculum(Method):
         return [Prompt(f"{next(self._numbers)}", index) for index in chosen]
 
     def _collect(self, policy: Policy) -> Batch:
-        controller, streaming = self.controller, self.settings.schedule == "streaming"
+        controller = self.controller
         if self.posterior is not None:
             self.posterior.set_weight_version(policy.version)
-        self._free(controller.evict(policy.version).released_keys)
-        while streaming or not controller.is_ready_for_training():
-            controller.add_new_prompts_first_generation_phase(self._new_prompts())
-            if self.posterior is not None:
-                positions = [int(prompt.index) for prompt in controller.prompts_to_screen()]
-                controller.set_posteriors(self.posterior.posteriors(positions))
-            inputs = controller.get_generation_inputs()
-            if not inputs:
-                break
-            result = controller.update_prompts(self._answer(policy, inputs), policy.version)
-            if self.posterior is not None:
-                for outcome in result.outcomes:
-                    self.posterior.observe(int(outcome.index), outcome.passes, outcome.samples - outcome.passes)
-            self._free(result.released_keys)
+        self._fill(policy)
         rollouts, groups, weights = [], [], []
         self.trained_groups = controller.get_training_data()
         for group in self.trained_groups:
@@ -256,6 +243,30 @@ class Curriculum(Method):
             self._free([sample.key for sample in group.samples])
         return Batch(rollouts, groups, clip_weights(np.array(weights), self.clip)[0])
 
+    def _fill(self, policy: Policy) -> None:
+        """Generate until the controller has a batch."""
+        controller, streaming = self.controller, self.settings.schedule == "streaming"
+        self._free(controller.evict(policy.version).released_keys)
+        while streaming or not controller.is_ready_for_training():
+            inputs = self._next_inputs()
+            if not inputs:
+                break
+            self._observe(controller.update_prompts(self._answer(policy, inputs), policy.version))
+
+    def _next_inputs(self) -> list[GenerationInput]:
+        self.controller.add_new_prompts_first_generation_phase(self._new_prompts())
+        if self.posterior is not None:
+            positions = [int(prompt.index) for prompt in self.controller.prompts_to_screen()]
+            self.controller.set_posteriors(self.posterior.posteriors(positions))
+        return self.controller.get_generation_inputs()
+
+    def _observe(self, result: UpdateResult) -> None:
+        if self.posterior is not None:
+            for outcome in result.outcomes:
+                fails = outcome.samples - outcome.passes
+                self.posterior.observe(int(outcome.index), outcome.passes, fails, outcome.shortfall)
+        self._free(result.released_keys)
+
     def reliability_table(self) -> list[dict[str, float]]:
         return [] if self.posterior is None else self.posterior.reliability.rows()
 
@@ -269,9 +280,12 @@ class Curriculum(Method):
                 rollout = next(rollouts)
                 key = f"{entry.prompt.uid}_{session}"
                 self._rollouts[key] = rollout
-                new.append(Sample(key, rollout.reward, policy.version, len(rollout.response)))
+                new.append(Sample(key, self._success(rollout), policy.version, len(rollout.response)))
             samples[entry.prompt.uid] = new
         return samples
+
+    def _success(self, rollout: Rollout) -> float:
+        return rollout.reward
 
     def _free(self, keys) -> None:
         for key in keys:

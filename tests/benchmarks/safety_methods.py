@@ -1,0 +1,110 @@
+"""Choose where rollouts come late, and where rewards are graded: the product's controller and advantages, driven so."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+import torch
+from choosing_method import Choose
+from learning_lab import Policy, Rollout
+from sampling_methods import Batch
+
+from recipe.fast_dapo.curriculum.baseline import RewardScale
+from recipe.fast_dapo.curriculum.data_controller import DataController
+from recipe.fast_dapo.curriculum.records import Prompt, Sample
+from recipe.fast_dapo.posterior_advantage import KnownPrompt, posterior_advantage, prepare
+
+
+class OpenController(DataController):
+    """Admits a prompt in the place of each that is late.
+
+    The product's counts whatever is in flight among the prompts of the next batch, and waits for it: once a batch's
+    worth of prompts is late, it admits no others, and a step without the late ones would never be complete.
+
+    Attributes:
+        num_late: Prompts in flight that the next batch does not wait for.
+    """
+
+    num_late = 0
+
+    @property
+    def num_prompts_wanted(self) -> int:
+        return max(0, self._num_to_admit() - len(self._state.waiting))
+
+    def prompts_to_screen(self) -> list[Prompt]:
+        return list(islice(self._state.waiting, self._num_to_admit()))
+
+    def _num_to_admit(self) -> int:
+        own = self.settings
+        room = {name: getattr(own, name) + self.num_late for name in ("train_batch_size", "gen_batch_size")}
+        return self._state.num_to_admit(own.model_copy(update=room))
+
+
+class LateChoose(Choose):
+    """Every call for a prompt of one source comes back some steps late, and training goes on meanwhile.
+
+    Its samples have the version that they were generated under, so the controller drops those that are older than
+    `max_staleness` when they come: the prompt is then screened anew, as late as before. A continuation is late again.
+
+    Args:
+        slow: The source.
+        delays: Steps that a call may be late, each as likely.
+    """
+
+    def __init__(self, *args, slow: str, delays: Sequence[int], seed: int, task, **more) -> None:
+        super().__init__(*args, seed=seed, task=task, **more)
+        self.settings = self.settings.model_copy(update={"stale": "drop"})
+        self.controller = OpenController(self.settings)
+        self._is_slow = task.domains == task.domain_names.index(slow)
+        self._delays, self._delay_rng = delays, np.random.default_rng([seed, 4])
+        self._late: dict[str, tuple[int, list[Sample]]] = {}  # by uid: the step at which they come, and what comes
+
+    def _fill(self, policy: Policy) -> None:
+        self._free(self.controller.evict(policy.version).released_keys)
+        arrived = {uid: samples for uid, (due, samples) in self._late.items() if due <= policy.version}
+        for uid in arrived:
+            del self._late[uid]
+        self._take(arrived, policy)
+        while True:
+            self.controller.num_late = len(self._late)
+            inputs = self._next_inputs()
+            if not inputs:
+                return
+            answers = self._answer(policy, inputs)
+            for entry in inputs:
+                if self._is_slow[int(entry.prompt.index)]:
+                    due = policy.version + int(self._delay_rng.choice(self._delays))
+                    self._late[entry.prompt.uid] = due, answers.pop(entry.prompt.uid)
+            self._take(answers, policy)
+
+    def _take(self, answers: dict[str, list[Sample]], policy: Policy) -> None:
+        self._observe(self.controller.update_prompts(answers, policy.version, more_to_come=True))
+
+
+class GradedChoose(Choose):
+    """Rewards from 0 to 1 (`curriculum.success_threshold=null`): prompts are chosen by their variance.
+
+    The baseline is the posterior's mean success on the line from successes to rewards, as in a run
+    (`recipe/fast_dapo/posterior_advantage.py`).
+    """
+
+    def __init__(self, *args, **more) -> None:
+        super().__init__(*args, **more)
+        self.settings = self.settings.model_copy(update={"success_threshold": None})
+        self.controller = DataController(self.settings)
+        self._scale = RewardScale()
+
+    def _success(self, rollout: Rollout) -> float:
+        return rollout.reward
+
+    def _advantages(self, batch: Batch) -> np.ndarray:
+        keys: list[str] = []
+        known: dict[str, KnownPrompt] = {}
+        for group in self.trained_groups:
+            prompt, successes = group.prompt, [sample.success for sample in group.samples]
+            keys += [f"{prompt.uid}_{session}_0" for session in range(len(successes))]
+            known[prompt.uid] = KnownPrompt(prompt.alpha, prompt.beta, successes, group.stages)
+        prepare(keys, known, self._scale)
+        rewards_B1 = torch.tensor([[rollout.reward] for rollout in batch.rollouts], dtype=torch.float64)
+        advantages_B1, _ = posterior_advantage(rewards_B1, torch.ones_like(rewards_B1), np.array(batch.groups))
+        return advantages_B1[:, 0].numpy()
