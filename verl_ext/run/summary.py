@@ -53,7 +53,7 @@ def format_summary(summary: dict[str, Any], folder: RunFolder, phases: Phases = 
     ]
     if summary.get("rollouts_avoided"):
         rows.append(
-            ("rollouts avoided", f"{summary['rollouts_avoided']:,}  (more of prompts whose screening was not mixed)")
+            ("rollouts avoided", f"{summary['rollouts_avoided']:,}  (on prompts whose screening was not mixed)")
         )
     total = summary["seconds"]
     shares = {phase: 100 * s / total for phase, s in seconds_by_phase(summary, phases).items() if s}
