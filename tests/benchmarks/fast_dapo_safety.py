@@ -20,7 +20,8 @@ Scenarios: `safety_scenarios.py`, whose docstrings say what each models.
     slow_hard_prompts     one source comes back 1 to 6 steps late, and what is older than 4 is dropped; uniform waits
     slow_waited_for       the same prompts, and choose waits, too, as the product does
     length_bias           responses have a limit that a third of the learnable prompts does not fit into
-    graded                the reward is the share of right digits
+    graded                the reward is the share of right digits; choose counts right answers as passes
+    graded_successes      the same reward; choose takes it for a success of that size (success_threshold=null)
 
 Measured: exact pass@1 at temperature 1 on 512 undamaged held-out learnable prompts, in each domain (data source, or
 length class), after 20,000 generated rollouts, those that were dropped among them. Looks at every twentieth of them, at

@@ -82,20 +82,18 @@ class LateChoose(Choose):
 
 
 class GradedChoose(Choose):
-    """Rewards from 0 to 1 (`curriculum.success_threshold=null`): prompts are chosen by their variance.
+    """Rewards from 0 to 1, of which only 1 is a pass: the controller and the posterior see passes.
 
-    The baseline is the posterior's mean success on the line from successes to rewards, as in a run
+    The baseline is the posterior's mean pass rate on the line from successes to rewards, as in a run
     (`recipe/fast_dapo/posterior_advantage.py`).
     """
 
     def __init__(self, *args, **more) -> None:
         super().__init__(*args, **more)
-        self.settings = self.settings.model_copy(update={"success_threshold": None})
-        self.controller = DataController(self.settings)
         self._scale = RewardScale()
 
     def _success(self, rollout: Rollout) -> float:
-        return rollout.reward
+        return float(rollout.reward == 1.0)
 
     def _advantages(self, batch: Batch) -> np.ndarray:
         keys: list[str] = []
@@ -108,3 +106,15 @@ class GradedChoose(Choose):
         rewards_B1 = torch.tensor([[rollout.reward] for rollout in batch.rollouts], dtype=torch.float64)
         advantages_B1, _ = posterior_advantage(rewards_B1, torch.ones_like(rewards_B1), np.array(batch.groups))
         return advantages_B1[:, 0].numpy()
+
+
+class VarianceChoose(GradedChoose):
+    """Rewards are successes (`curriculum.success_threshold=null`): prompts are chosen by their variance."""
+
+    def __init__(self, *args, **more) -> None:
+        super().__init__(*args, **more)
+        self.settings = self.settings.model_copy(update={"success_threshold": None})
+        self.controller = DataController(self.settings)
+
+    def _success(self, rollout: Rollout) -> float:
+        return rollout.reward

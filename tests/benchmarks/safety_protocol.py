@@ -43,6 +43,7 @@ SCENARIOS = {
     "slow_waited_for": Scenario("slow hard prompts, waited for", "T"),
     "length_bias": Scenario("long responses are cut off", "T", hopeless=("long",)),
     "graded": Scenario("the share of right digits as reward", "D"),
+    "graded_successes": Scenario("the same, chosen by its variance", "D"),
 }
 
 BASELINE = "uniform_rloo"

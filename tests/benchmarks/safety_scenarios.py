@@ -15,7 +15,7 @@ import numpy as np
 from choosing_method import Choose
 from learning_lab import Rollout
 from learning_tasks import Question, Task, build_task
-from safety_methods import GradedChoose, LateChoose
+from safety_methods import GradedChoose, LateChoose, VarianceChoose
 from safety_protocol import NUM_PROMPTS
 
 HELD_OUT = 512
@@ -157,6 +157,14 @@ def graded(seed: int) -> World:
     return World(task, grade, GradedChoose)
 
 
+def graded_successes(seed: int) -> World:
+    """The same rewards, and prompts are chosen by how much these vary.
+
+    In real life: `curriculum.success_threshold=null` although some answers are right and others are not.
+    """
+    return replace(graded(seed), choose=VarianceChoose)
+
+
 WORLDS = {
     "format": format_to_be_found,
     "swapped_rewards": swapped_rewards,
@@ -166,6 +174,7 @@ WORLDS = {
     "slow_waited_for": slow_waited_for,
     "length_bias": length_bias,
     "graded": graded,
+    "graded_successes": graded_successes,
 }
 
 

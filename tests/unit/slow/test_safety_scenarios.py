@@ -15,7 +15,7 @@ import safety_training
 from choosing_method import Choose
 from leaderboard_protocol import Settings
 from learning_lab import Rollout
-from safety_methods import GradedChoose, LateChoose, OpenController
+from safety_methods import GradedChoose, LateChoose, OpenController, VarianceChoose
 from safety_protocol import BY_HAND, NUM_PROMPTS, SCENARIOS, Job
 from safety_scenarios import RESPONSE_LIMIT, WORLDS, share_right, silent_source
 
@@ -209,14 +209,21 @@ def batches(factory, wrong):
     return found, method.trained_groups
 
 
-def test_rewards_of_0_and_1_have_the_advantages_they_have_without_grades():
-    for graded, plain in zip(batches(GradedChoose, 0.0)[0], batches(Choose, 0.0)[0], strict=True):
+@pytest.mark.parametrize("factory", [GradedChoose, VarianceChoose])
+def test_rewards_of_0_and_1_have_the_advantages_they_have_without_grades(factory):
+    for graded, plain in zip(batches(factory, 0.0)[0], batches(Choose, 0.0)[0], strict=True):
         np.testing.assert_allclose(graded.advantages, plain.advantages, atol=1e-9)
         assert np.abs(plain.advantages).max() > 0.5
 
 
+def test_partial_credit_is_no_pass_and_shrinks_the_advantages():
+    # The line from successes to rewards is .6 + .4 success: what a wrong answer gets is no reason to like it.
+    for graded, plain in zip(batches(GradedChoose, 0.6)[0], batches(Choose, 0.0)[0], strict=True):
+        np.testing.assert_allclose(graded.advantages, 0.4 * plain.advantages, atol=1e-9)
+
+
 def test_partial_credit_is_evidence_and_is_compared_with_what_was_expected_of_it():
-    found, groups = batches(GradedChoose, 0.6)
+    found, groups = batches(VarianceChoose, 0.6)
     advantages = []
     for group in groups:
         rewards = np.array([sample.success for sample in group.samples])
