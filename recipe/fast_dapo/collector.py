@@ -1,6 +1,5 @@
 """The curriculum on verl: connects `DataController` to the data loader, the engines and the data plane."""
 
-import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from recipe.fast_dapo import posterior_advantage
+from recipe.fast_dapo import posterior_advantage, prompt_order
 from recipe.fast_dapo.curriculum.baseline import RewardScale
 from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyGenerationBatches
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
@@ -79,7 +78,7 @@ class Curriculum(Collector):
             self.predictor = PassRatePosterior(len(dataset), settings, values, features.sources_P)
             indices = prompt_indices(dataset)
             self._position = {index: position for position, index in enumerate(indices)}
-            self._prompts_digest = hashlib.sha256("\n".join(map(str, indices)).encode()).hexdigest()
+            self._fingerprints = prompt_order.fingerprints(indices)
             if len(self._position) < len(dataset):
                 raise SignalError(
                     f"data.custom_cls: {len(dataset)} prompts have only {len(self._position)} values of `index`, by "
@@ -275,7 +274,7 @@ class Curriculum(Collector):
         return {
             "controller": self.controller.state_dict(),
             "predictor": self.predictor and self.predictor.state_dict(),
-            "prompts_digest": self.predictor and self._prompts_digest,
+            "prompts": self.predictor and prompt_order.pack(self._fingerprints),
             "reward_sums": self.reward_scale.sums.tolist(),
             "sources": self.source_watch.state_dict(),
             "prompt_records_bytes": self.prompt_records.num_bytes,
@@ -284,12 +283,10 @@ class Curriculum(Collector):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.controller.load_state_dict(state["controller"])
         if self.predictor is not None and state["predictor"] is not None:
-            if state.get("prompts_digest", self._prompts_digest) != self._prompts_digest:
-                raise SignalError(
-                    "data.train_files: the rows are not those of the checkpoint, or not in their order, by which its "
-                    "predictor knows them. Resume with the same files in the same order, or start a new run."
-                )
-            self.predictor.load_state_dict(state["predictor"])
+            # The release before saved no prompts: their order must be the same.
+            prompts = state.get("prompts")
+            order = prompts and prompt_order.order_since(prompts, self._fingerprints)
+            self.predictor.load_state_dict(state["predictor"], order)
         self.reward_scale.sums = np.array(state.get("reward_sums", [0.0] * 5))
         self.source_watch.load_state_dict(state.get("sources", {}))
         self.prompt_records.cut_back_to(state["prompt_records_bytes"])

@@ -264,8 +264,11 @@ class PassRatePosterior:
             "arrays": {name: _pack(array) for name, array in self._arrays().items()},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], order_P: np.ndarray | None = None) -> None:
         """Replace everything by a saved state.
+
+        Args:
+            order_P: (P,) int, the position that each prompt had when it was saved; None: the same.
 
         Raises:
             ValueError: if it is of another format or another data set. Nothing has changed then.
@@ -289,7 +292,8 @@ class PassRatePosterior:
             )
         # The release before graded successes, version 2, had no shortfall.
         saved = {"shortfall": _pack(np.zeros(len(self)))} | state["arrays"]
-        arrays = {name: _unpack(saved[name], array.dtype) for name, array in self._arrays().items()}
+        order = slice(None) if order_P is None else order_P
+        arrays = {name: _unpack(saved[name], array.dtype)[order] for name, array in self._arrays().items()}
         self._passes, self._fails, self._version = arrays["passes"], arrays["fails"], arrays["version"]
         self._shortfall, self.shortfall_share = arrays["shortfall"], float(state.get("shortfall_share", 0.0))
         self._choices = LeastRecent(np.argsort(arrays["last_choice"], kind="stable"))
