@@ -197,9 +197,12 @@ def test_the_predictors_state_travels_with_a_checkpoint(lab: Lab):
     assert saved == json.loads(json.dumps(restored))
 
 
-def test_samples_beyond_the_staleness_bound_are_never_trained_on_and_their_prompts_are_screened_anew(lab: Lab):
+@pytest.mark.parametrize("strategy", ["wait", "drop"])
+def test_samples_beyond_the_staleness_bound_are_never_trained_on_and_their_prompts_are_screened_anew(
+    lab: Lab, strategy: str
+):
     expired = 0
-    with lab.settings(curriculum__max_staleness=0):
+    with lab.settings(curriculum__max_staleness=0, trainer__v1__sampler__max_off_policy_strategy=strategy):
         for _ in range(6):
             metrics = lab.step()
             assert metrics["curriculum/sample_age/max"] == 0
@@ -207,6 +210,7 @@ def test_samples_beyond_the_staleness_bound_are_never_trained_on_and_their_promp
             prompts = lab.call(lambda trainer: trainer.collector.controller.conservation())
             assert prompts.pop("added") == sum(prompts.values())
         stored, live = lab.call(_names)
-    # Merged leaves qualified prompts behind at the end of every step; under new weights they are too old.
+    # Merged leaves prompts behind at the end of every step, with their continuations (wait) or without them (drop);
+    # under new weights they are too old.
     assert expired > 0
     assert stored == live

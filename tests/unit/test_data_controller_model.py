@@ -167,8 +167,7 @@ class Model(RuleBasedStateMachine):
         limit, bound = self.settings.max_staleness, self.settings.max_buffer_prompts
         expired = []
         for queue in (self.second, self.ready):
-            drops = limit is not None and self.settings.stale == "drop"
-            too_old = [e for e in queue if drops and self.version - min(s.version for s in e[2]) > limit]
+            too_old = [e for e in queue if limit is not None and self.version - min(s.version for s in e[2]) > limit]
             expired += sorted(too_old, key=lambda entry: min(s.version for s in entry[2]))  # stable: then by arrival
             queue[:] = [entry for entry in queue if entry not in too_old]
         self.first = [[uid, index, []] for uid, index, _ in expired] + self.first

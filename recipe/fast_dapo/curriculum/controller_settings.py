@@ -40,9 +40,9 @@ class CurriculumLimits(Settings):
     """Finished prompts kept for later steps beyond the one training batch, stalest dropped first; null: all of them."""
 
     max_staleness: int | None = Field(default=4, ge=0)
-    """Weight versions that a waiting sample may lag behind; null: no limit. What would lag further is waited for
-    and trained on first, or dropped and its prompt screened anew:
-    trainer.v1.sampler.max_off_policy_strategy=wait | drop."""
+    """Weight versions that a trained sample may lag behind; null: no limit. Training waits for unfinished prompts that
+    would lag further and takes them first (trainer.v1.sampler.max_off_policy_strategy=wait), or does not (drop).
+    Samples beyond the limit are dropped either way, and their prompts screened anew."""
 
     success_threshold: float | None = 0.5
     """A rollout passes when its success metric exceeds this. null: successes are graded, numbers from 0 to 1. A
@@ -75,8 +75,8 @@ class CurriculumSettings(CurriculumLimits):
 
     stale: Stale = "wait"
     """What happens to a prompt whose samples would be more than `max_staleness` versions old after the next update.
-    wait: training waits until it is finished and takes it first, so that none is thrown away for being slow.
-    drop: its samples are released, and it is screened anew."""
+    wait: training waits until it is finished and takes it first, so that none is thrown away for being slow; only
+    what more than fills the batch is dropped. drop: its samples are released, and it is screened anew."""
 
     max_attempts: int = Field(default=3, ge=1)
     """Failed generation calls in a row until a prompt is given up."""

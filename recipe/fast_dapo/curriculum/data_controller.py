@@ -223,10 +223,11 @@ class DataController:
     def evict(self, weight_version: int) -> UpdateResult:
         """Drops samples that are too old under `weight_version`, then the stalest ready prompts beyond the bound.
 
-        Call it after a weight update: leftovers age without a generation round. With stale="drop" a prompt whose oldest
-        sample is more than `max_staleness` versions behind expires: its samples are released, and it is screened anew,
-        before the prompts that wait; prompts in flight are judged when they return. The bound, `train_batch_size +
-        max_buffer_prompts`, never costs a batch; staleness can. Raises ValueError if the version fell.
+        Call it after a weight update: leftovers age without a generation round. A prompt whose oldest sample is more
+        than `max_staleness` versions behind expires: its samples are released, and it is screened anew, before the
+        prompts that wait; prompts in flight are judged when they return. With stale="wait" only finished prompts can
+        come to that, where more were due than a batch holds. The bound, `train_batch_size + max_buffer_prompts`, never
+        costs a batch; staleness can. Raises ValueError if the version fell.
         """
         state = self._state
         check_weight_version(state, weight_version)

@@ -90,7 +90,7 @@ class CurriculumState:
 
     def expire(self, settings: CurriculumSettings) -> list[TrainingGroup]:
         """Prompts with a sample older than `max_staleness`: they wait for their screening again, before all others."""
-        if settings.max_staleness is None or settings.stale == "wait":
+        if settings.max_staleness is None:
             return []
         oldest_allowed = self.weight_version - settings.max_staleness
         expired: list[TrainingGroup] = []
