@@ -3,14 +3,17 @@
     length          of the prompt in characters
     source X        1 for prompts of data_source X, else 0; the sources beyond the 32 largest have none of their own
     extra_info.F    every number or bool that a data set notes of its prompts: a level, digits, a known pass rate
+    extra_info.F.I  the entries of a list of numbers that has one length in all rows: an embedding, or the states that
+                    `data_preprocess.prompt_states` computes
 
-Numbers go through arcsinh: as they are near 0, and as their logarithm where they are large. Who lacks a number gets the
-mean of the others. Numbers written as text are text, and `index` is a name and not a number.
+Numbers go through arcsinh: as they are near 0, and as their logarithm where they are large; entries of lists stay what
+they are. Who lacks a number gets the mean of the others. Numbers written as text are text, and `index` is a name and
+not a number.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +22,8 @@ import numpy as np
 MAX_SOURCES = 32
 # Fields of extra_info beyond these are left out, those that most rows have first: each costs time in every fit.
 MAX_FIELDS = 16
+# Entries of lists, all together; a list that has no room any more is left out.
+MAX_ENTRIES = 32
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ def prompt_features(sources: Sequence[Any], prompts: Iterable[Any], extra_infos:
     number_of = {name: number for number, name in enumerate(source_names)}
     sources_P = np.array([number_of[str(source)] for source in sources], dtype=np.int64)
     columns = {"length": np.arcsinh([_num_characters(prompt) for prompt in prompts])}
-    columns |= _numbers(list(extra_infos))
+    infos: list[Mapping[str, Any]] = [info or {} for info in extra_infos]
+    columns |= _numbers(infos) | _entries(infos)
     if len(source_names) > 1:
         own = enumerate(source_names[:MAX_SOURCES])
         columns |= {f"source {name}": (sources_P == number).astype(np.float64) for number, name in own}
@@ -85,19 +91,46 @@ def _num_characters(prompt: Any) -> int:
     return sum(map(_num_characters, prompt)) if isinstance(prompt, Iterable) else 0
 
 
-def _numbers(extra_infos: Sequence[Any]) -> dict[str, np.ndarray]:
+def _numbers(infos: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """A column for each field that has numbers."""
     fields = Counter(
-        name
-        for info in extra_infos
-        for name, value in (info or {}).items()
-        if name != "index" and math.isfinite(_number(value))
+        name for info in infos for name, value in info.items() if name != "index" and math.isfinite(_number(value))
     )
+    return {
+        f"extra_info.{name}": _filled(np.arcsinh([_number(info.get(name)) for info in infos]))
+        for name in _by_count(fields)[:MAX_FIELDS]
+    }
+
+
+def _entries(infos: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """A column for each entry of each field that is a list of numbers."""
+    fields = Counter(name for info in infos for name, value in info.items() if len(_list(value)))
     columns: dict[str, np.ndarray] = {}
-    for name, _ in sorted(fields.items(), key=lambda entry: (-entry[1], entry[0]))[:MAX_FIELDS]:
-        column = np.arcsinh([_number((info or {}).get(name)) for info in extra_infos])
-        columns[f"extra_info.{name}"] = np.where(np.isnan(column), np.nanmean(column), column)
+    for name in _by_count(fields):
+        lists = [_list(info.get(name)) for info in infos]
+        length = max(map(len, lists))
+        if any(len(values) not in (0, length) for values in lists) or len(columns) + length > MAX_ENTRIES:
+            continue
+        rows = np.array([[_number(value) for value in values] or [math.nan] * length for values in lists])
+        for number, column in enumerate(rows.T):
+            if np.isfinite(column).any():
+                columns[f"extra_info.{name}.{number}"] = _filled(column)
     return columns
+
+
+def _by_count(fields: Counter[str]) -> list[str]:
+    return [name for name, _ in sorted(fields.items(), key=lambda entry: (-entry[1], entry[0]))]
+
+
+def _list(value: Any) -> Sequence[Any]:
+    """Empty if it is none."""
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.ndim == 1 else ()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _filled(column: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(column), np.nanmean(column), column)
 
 
 def _number(value: Any) -> float:

@@ -76,6 +76,12 @@ def choose_with_noise(num_prompts: int, *, batch: int, group: int, seed: int, ta
     return Choose(num_prompts, batch=batch, group=group, seed=seed, task=replace(task, features=noise))
 
 
+def choose_with_states(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Choose:
+    """What is known where a data set notes no difficulty: sources, and what the base model makes of each prompt."""
+    assert task.states is not None
+    return Choose(num_prompts, batch=batch, group=group, seed=seed, task=replace(task, features=task.states))
+
+
 def choose_without_features(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Choose:
     """What is left of the method where nothing is known of a prompt but its data source."""
     return Choose(num_prompts, batch=batch, group=group, seed=seed, task=task, use_features=False)

@@ -14,9 +14,9 @@ the order of its sums.
 Methods (`leaderboard_protocol.METHODS`), each with its paper's settings; estimator RLOO, but GRPO for uniform_grpo, and
 SPO's own. 2-GRPO is uniform_grpo with N = 2. two_phase is the product's controller: streaming, choice by the posterior,
 sequential screening one by one, n = max(2, N / 4), n_continue = N - n. choose_flat is choose without features;
-choose_noise, with features that tell nothing, is run only by name. filter_groups is `PlainFilterGroups`: it generates
-and keeps, for the same seeds, what verl's own buffer does on a TransferQueue
-(tests/unit/slow/test_leaderboard_methods.py), without starting Ray for each of a thousand runs.
+choose_states, with those of `data_preprocess.prompt_states`, and choose_noise, with some that tell nothing, are run
+only by name. filter_groups is `PlainFilterGroups`: it generates and keeps, for the same seeds, what verl's own buffer
+does on a TransferQueue (tests/unit/slow/test_leaderboard_methods.py), without starting Ray for each of a thousand runs.
 
 Tuned, per method and pool: learning rate 7.5e-5, 1.5e-4, 3e-4; seven batches of B prompts x N rollouts, 64 <= B x N <=
 512; 2, 4 or 8 updates a batch (all on the same old log-probs, bounded by the loss's clip): 63 candidates. B is of 16,
@@ -32,7 +32,8 @@ Tuning is successive halving on seeds that are not reported, new ones in each ru
     3      6            102, 103       12,000
     4      2            104 to 106     40,000
 
-at most 764,000 rollouts, the same for every method. The score of a candidate is its mean rollouts to +25 points,
+at most 764,000 rollouts, the same for every method. The first rung is played on pool B for all pools, the others on
+the pool itself. The score of a candidate is its mean rollouts to +25 points,
 where a seed that does not get there counts as the rung's budget; where that is equal, to +20, then to +15, then by the
 area under the curve.
 
@@ -233,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given = None if args.settings is None else read_tuned(args.settings)
         if given is not None:
             check_tuned(args, given)
-        check_base_models(args.output, args.pools)
+        check_base_models(args.output, sorted({*args.pools, protocol.pools[0]} if given is None else args.pools))
         stores = Stores.in_folder(args.output)
     except ValueError as error:
         parser.error(str(error))

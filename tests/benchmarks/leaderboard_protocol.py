@@ -69,11 +69,14 @@ METHODS = {
     "choose_flat": Entry(
         "choose, without features", "choosing_method:choose_without_features", 0.9, shapes=CHOOSE_SHAPES
     ),
+    "choose_states": Entry(
+        "choose, model states for features", "choosing_method:choose_with_states", 0.9, shapes=CHOOSE_SHAPES
+    ),
     "choose_noise": Entry("choose, features of noise", "choosing_method:choose_with_noise", 0.9, shapes=CHOOSE_SHAPES),
 }
 BASELINES = ("uniform_rloo", "uniform_grpo")
 # Run only where they are named: what they show is the difference to choose_flat at its settings.
-CONTROLS = ("choose_noise",)
+CONTROLS = ("choose_states", "choose_noise")
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,7 @@ class Protocol:
 
     @property
     def tuning_rollouts(self) -> int:
-        """That the tuning of one method on one pool may use; runs that reach the last target use fewer."""
+        """That the tuning of one method on the first pool may use; runs that reach the last target use fewer."""
         total, left = 0, self.num_candidates
         for rung in self.rungs:
             total += left * len(rung.seeds) * rung.budget
@@ -263,14 +266,17 @@ def tune(
 ) -> dict[str, Settings]:
     """Successive halving: the settings of each method on a pool.
 
+    The first rung is the first pool's, whichever is tuned: it sorts out what no pool would choose, once for all.
+
     Args:
         finish: Makes runs, and returns their results in the order of the jobs. A rung is asked for as a whole, over
             all methods, so that it can keep several processors busy.
     """
     alive = {method: protocol.grid(method) for method in methods}
-    for rung in protocol.rungs:
+    for number, rung in enumerate(protocol.rungs):
+        played_on = pool if number else protocol.pools[0]
         jobs = [
-            Job(method, pool, seed, settings, rung.budget, looks=TUNING_LOOKS)
+            Job(method, played_on, seed, settings, rung.budget, looks=TUNING_LOOKS)
             for method, candidates in alive.items()
             for settings in candidates
             for seed in rung.seeds

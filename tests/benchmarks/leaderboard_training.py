@@ -5,7 +5,7 @@ import importlib
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,23 @@ from leaderboard_tasks import make_task
 from learning_lab import Policy
 from learning_tasks import Task
 from sampling_methods import Method
+from transformers import AutoModel
 
+from data_preprocess.prompt_states import last_states, principal_components
+
+# The defaults of data_preprocess.prompt_states.
+TOKENS_PER_BATCH, NUM_COMPONENTS = 16384, 16
 MODELS = Path(__file__).resolve().parents[2] / "outputs/models"
 
 
 @functools.cache
 def task_of(pool: str) -> Task:
-    """The prompts of a pool, made once a process."""
-    return make_task(pool, NUM_PROMPTS)
+    """The prompts of a pool with the base model's states, made once per process."""
+    task = make_task(pool, NUM_PROMPTS)
+    prompts = [ids[ids != task.pad].tolist() for ids in task.prompts]
+    model = AutoModel.from_pretrained(base_of(pool), dtype=torch.float32)
+    states_PC, _ = principal_components(last_states(model, prompts, TOKENS_PER_BATCH), NUM_COMPONENTS)
+    return replace(task, states=states_PC)
 
 
 def base_of(pool: str) -> Path:

@@ -47,6 +47,7 @@ class Task:
         held_out_domains: (H,) int64.
         feature_names: Names of the F features: `domain_<name>` for each source, prompt_tokens, and the rows' fields.
         features: (P, F) float64: what a prompt is, known before any rollout.
+        states: (P, C) float32: what the base model makes of it (`data_preprocess.prompt_states`), where it was asked.
     """
 
     prompts: torch.Tensor
@@ -60,6 +61,7 @@ class Task:
     held_out_domains: np.ndarray
     feature_names: tuple[str, ...]
     features: np.ndarray
+    states: np.ndarray | None = None
 
     @property
     def max_prompt(self) -> int:

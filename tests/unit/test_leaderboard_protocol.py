@@ -140,6 +140,8 @@ def test_all_methods_share_a_rung_and_each_keeps_its_own_best():
     assert chosen == {"greso": protocol.grid("greso")[4], "two_phase": protocol.grid("two_phase")[7]}
     assert [len(jobs) for jobs in rungs] == [2 * 9, 2 * 2 * 2]
     assert {job.looks for jobs in rungs for job in jobs} == {TUNING_LOOKS}
+    # What no pool would choose is sorted out on the first one.
+    assert [{job.pool for job in jobs} for jobs in rungs] == [{"B"}, {"E"}]
 
 
 # ------------------------------ scores ------------------------------

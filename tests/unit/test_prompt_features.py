@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.fast_dapo.curriculum.prior import FeaturePrior
-from recipe.fast_dapo.prompt_features import MAX_FIELDS, MAX_SOURCES, PromptFeatures, dataset_features, prompt_features
+from recipe.fast_dapo.prompt_features import (
+    MAX_ENTRIES,
+    MAX_FIELDS,
+    MAX_SOURCES,
+    PromptFeatures,
+    dataset_features,
+    prompt_features,
+)
 
 MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content": "1+1="}]
 
@@ -61,7 +68,7 @@ def test_numbers_and_bools_are_features_and_all_else_is_not():
         "split": "train",
         "as_text": "5",
         "nothing": None,
-        "list": [1, 2],
+        "texts": ["a", "b"],
         "complex": 1j,
     }
     features = features_of(infos=[info, {"level": 5, "index": 8}])
@@ -81,6 +88,28 @@ def test_who_lacks_a_number_gets_the_mean_of_the_others(lacking: Any):
 def test_a_field_of_no_finite_number_is_none():
     infos = [{"a": float("nan"), "b": float("inf"), "c": 10**400, "d": "1"}] * 3
     assert features_of(infos=infos).names == ("length",)
+
+
+def test_entries_of_lists_of_one_length_are_features():
+    infos = [
+        {"state": [1.0, -50.0], "ragged": [1], "texts": ["a"], "array": np.array([3.0])},
+        {"state": (3.0, float("nan")), "ragged": [1, 2], "texts": ["b"], "empty": []},
+        None,
+        {"state": None, "array": [5.0], "matrix": np.eye(2)},
+    ]
+    features = features_of(infos=infos)
+    assert features.names == ("length", "extra_info.array.0", "extra_info.state.0", "extra_info.state.1")
+    # No arcsinh, and the mean for who lacks it.
+    assert features.values_PF[:, 1].tolist() == [3, 4, 4, 5]
+    assert features.values_PF[:, 2].tolist() == [1, 3, 2, 2]
+    assert features.values_PF[:, 3].tolist() == [-50, -50, -50, -50]
+
+
+def test_a_list_for_which_there_is_no_room_is_left_out():
+    infos = [{"a": [0.0] * (MAX_ENTRIES - 1), "b": [0.0, 0.0], "c": [0.0]}]
+    names = features_of(infos=infos).names
+    assert len(names) == 1 + MAX_ENTRIES
+    assert names[-1] == "extra_info.c.0"
 
 
 def test_the_fields_that_most_rows_have_come_first_and_the_rest_is_left_out():

@@ -117,9 +117,6 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
     Raises:
         ParquetError: If there are no rows, the name is wrong, one column mixes types, or nothing can be written there.
     """
-    path = Path(path)
-    if path.suffix != ".parquet":
-        raise ParquetError([_wrong_suffix(str(path))])
     if not rows:
         raise ParquetError([FileProblem(str(path), "", "there are no rows to write.")])
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -129,8 +126,20 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
             columns[name] = pa.array([row.get(name) for row in rows])
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ParquetError([FileProblem(str(path), name, f"the rows do not share one type: {error}")]) from error
+    write_table(pa.table(columns), path)
+
+
+def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
+    """Write a table to `path`, which either keeps its old content or gets all of the new one.
+
+    Raises:
+        ParquetError: If the name is wrong, or nothing can be written there.
+    """
+    path = Path(path)
+    if path.suffix != ".parquet":
+        raise ParquetError([_wrong_suffix(str(path))])
     try:
-        _replace(path, pa.table(columns))
+        _replace(path, table)
     except OSError as error:
         problem = f"cannot be written ({error.strerror or error}). Name a folder that can, with room in it."
         raise ParquetError([FileProblem(str(path), "", problem)]) from error

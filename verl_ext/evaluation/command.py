@@ -20,13 +20,12 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from verl_ext.core.errors import SignalError
+from verl_ext.core.json_argument import json_object
 from verl_ext.evaluation.checkpoint import merged_model
 from verl_ext.evaluation.data import DataSet, check_reward, load_reward, read_data_sets, score
 from verl_ext.evaluation.replicas import Engine, Replicas, split_devices, visible_devices
@@ -178,21 +177,6 @@ def output_files(output: Path) -> tuple[Path, Path, Path]:
     if output.suffix == ".json":
         return output, output.with_suffix(".png"), output.with_suffix(".samples.jsonl")
     return output / "result.json", output / "pass_rates.png", output / "samples.jsonl"
-
-
-def json_object(text: str) -> dict[str, Any]:
-    """A JSON object of the command line.
-
-    Raises:
-        argparse.ArgumentTypeError: If it is none.
-    """
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r} ({error})") from error
-    if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}")
-    return value
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -26,8 +26,8 @@ class PredictorSettings(Settings):
     learns. false: they are the posterior of what was seen."""
 
     use_features: bool = True
-    """The prior of each prompt depends on its data source, its length and the numbers in its extra_info, as far as
-    these turn out to tell anything. false: one prior for all prompts."""
+    """The prior of each prompt depends on its data source, its length and the numbers in its extra_info (see
+    data_preprocess.prompt_states), as far as these turn out to tell anything. false: one prior for all prompts."""
 
     exploration_epochs: float = Field(default=8.0, ge=1)
     """Epochs' worth of choices within which every prompt is screened at least once."""

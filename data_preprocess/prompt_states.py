@@ -1,0 +1,197 @@
+"""What a model makes of each prompt before it answers, as numbers in `extra_info`: Fast DAPO's prior learns from them.
+
+    python -m data_preprocess.prompt_states --model Qwen/Qwen2.5-1.5B \\
+        --input outputs/data/math/dapo_math_17k.parquet --local_save_dir outputs/data/math_with_states
+
+Writes each input file again, under the same name in another folder, with the column `extra_info.prompt_state`: the
+model's last hidden state at the prompt's last token, reduced to --components numbers, the principal components over all
+input files together. Give the files of `data.train_files` in one call, and the model that training starts from: its
+state tells how hard a prompt is for it where the data set notes no difficulty. One forward pass over every prompt, on a
+GPU where there is one. Prompts are rendered as verl renders them (--raw_prompt for `data.use_chat_template=false`).
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from transformers import AutoModel, AutoTokenizer
+from transformers.utils import logging
+
+from data_preprocess.ending import errors_in_one_line
+from verl_ext.core.errors import SignalError
+from verl_ext.core.json_argument import json_object
+from verl_ext.data.file_checks import check_files
+from verl_ext.data.raw_prompt import raw_chat_template
+from verl_ext.data.schema import write_table
+from verl_ext.data.schema_rules import FileRules
+
+FIELD = "prompt_state"
+
+
+class StateError(SignalError):
+    """The states of these prompts cannot be computed."""
+
+
+def encode(prompts: Sequence[Any], tokenizer: Any, template: Mapping[str, Any]) -> list[list[int]]:
+    """Token ids of chat messages, with the start of the answer that the template gives.
+
+    Args:
+        template: Further arguments of the tokenizer's chat template, `chat_template` itself among them.
+
+    Raises:
+        StateError: A prompt is not text, has no tokens, or the template cannot render it.
+    """
+    for row, messages in enumerate(prompts):
+        if not all(isinstance(message["content"], str) for message in messages):
+            raise StateError(f"row {row}: expected prompts of text, got parts. Images and audio are not supported.")
+    try:
+        texts = tokenizer.apply_chat_template(prompts, add_generation_prompt=True, tokenize=False, **template)
+    except Exception as error:  # a template may raise anything
+        raise StateError(
+            f"the chat template cannot render a prompt: {error}. A base model without one needs --raw_prompt."
+        ) from error
+    ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    if empty := [row for row, tokens in enumerate(ids) if not tokens]:
+        raise StateError(f"{len(empty)} prompts have no tokens, the first is row {empty[0]}. Drop those rows.")
+    return ids
+
+
+@torch.no_grad()
+def last_states(model: Any, prompts: Sequence[Sequence[int]], tokens_per_batch: int) -> torch.Tensor:
+    """(P, D) float32: the model's last hidden state at the last token of P prompts.
+
+    Args:
+        model: Of transformers, without a language-model head.
+        prompts: Token ids.
+        tokens_per_batch: At most, with padding; a longer prompt comes alone.
+
+    Raises:
+        StateError: They are not finite.
+    """
+    states: list[torch.Tensor] = [torch.empty(0)] * len(prompts)
+    for rows in _batches([len(ids) for ids in prompts], tokens_per_batch):
+        lengths = [len(prompts[row]) for row in rows]
+        ids_BT = torch.zeros(len(rows), max(lengths), dtype=torch.long)
+        for place, row in enumerate(rows):
+            ids_BT[place, : lengths[place]] = torch.tensor(prompts[row])
+        # On the right, padding is behind all that a causal model looks at.
+        mask_BT = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+        hidden_BTD = model(ids_BT.to(model.device), attention_mask=mask_BT.to(model.device)).last_hidden_state
+        for place, row in enumerate(rows):
+            states[row] = hidden_BTD[place, lengths[place] - 1].float().cpu()
+    states_PD = torch.stack(states)
+    if not states_PD.isfinite().all():
+        raise StateError("the model's hidden states are not finite in its own number format. Try --dtype float32.")
+    return states_PD
+
+
+def _batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:
+    """Rows of like length, the longest first, so that memory that does not suffice shows at once."""
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > tokens_per_batch:
+            yield batch
+            batch = []
+        batch.append(row)
+    yield batch
+
+
+def principal_components(states_PD: torch.Tensor, count: int) -> tuple[np.ndarray, float]:
+    """(P, count) float32, the states' principal components, and the share of their variance that these hold.
+
+    Fewer where there are fewer prompts or dimensions. The largest has standard deviation 1.
+    """
+    centred_PD = states_PD.double() - states_PD.double().mean(0)
+    _, directions_DD = torch.linalg.eigh(centred_PD.T @ centred_PD)  # in ascending order
+    components_PC = centred_PD @ directions_DD.flip(1)[:, : min(count, *states_PD.shape)]
+    total, kept = float((centred_PD**2).sum()), float((components_PC**2).sum())
+    scale = float(components_PC[:, 0].std(correction=0))
+    return (components_PC / (scale or 1.0)).float().numpy(), kept / (total or 1.0)
+
+
+def with_states(table: pa.Table, states_NC: np.ndarray) -> pa.Table:
+    """The table with a list of numbers for each row in `extra_info`, which is made if it is not there."""
+    lists = pa.array(states_NC.tolist(), type=pa.list_(pa.float32()))
+    fields: dict[str, pa.Array] = {}
+    if "extra_info" in table.column_names:
+        info = table["extra_info"].combine_chunks()
+        # flatten() and not field(): of a row without extra_info, every field is null.
+        fields = {field.name: values for field, values in zip(info.type, info.flatten(), strict=True)}
+    fields[FIELD] = lists
+    column = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+    if "extra_info" not in table.column_names:
+        return table.append_column("extra_info", column)
+    return table.set_column(table.column_names.index("extra_info"), "extra_info", column)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the files with states."""
+    args = _parser().parse_args(argv)
+    with errors_in_one_line(args.local_save_dir):
+        _write(args)
+
+
+def _write(args: argparse.Namespace) -> None:
+    began = time.monotonic()
+    targets = [args.local_save_dir / path.name for path in args.input]
+    if len(set(targets)) < len(targets):
+        raise StateError("two input files have the same name. Rename one: each is written under its own.")
+    if same := [path for path, target in zip(args.input, targets, strict=True) if path.resolve() == target.resolve()]:
+        raise StateError(f"{same[0]} would be overwritten. Name another folder with --local_save_dir.")
+    check_files(args.input, FileRules(prompt_key=args.prompt_key))
+    if others := [path for path in args.input if path.suffix != ".parquet"]:
+        raise StateError(f"{others[0]}: expected a file whose name ends in .parquet. Convert it.")
+    tables = [pq.read_table(path) for path in args.input]
+    logging.set_verbosity_error()  # of a head that is not needed, too
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(args.model)
+        model = AutoModel.from_pretrained(args.model, dtype=args.dtype)
+    except (OSError, ValueError) as error:
+        raise StateError(
+            f"--model {args.model}: neither a folder with a model and its tokenizer nor a model that the hub gave us "
+            f"({str(error).splitlines()[0]})"
+        ) from error
+    model = model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+    template = dict(args.chat_template_kwargs)
+    if args.raw_prompt:
+        template["chat_template"] = raw_chat_template(tokenizer)
+    prompts = [messages for table in tables for messages in table[args.prompt_key].to_pylist()]
+    ids = encode(prompts, tokenizer, template)
+    states_PD = last_states(model, ids, args.tokens_per_batch)
+    states_PC, share = principal_components(states_PD, args.components)
+    begin = 0
+    for table, target in zip(tables, targets, strict=True):
+        write_table(with_states(table, states_PC[begin : begin + len(table)]), target)
+        begin += len(table)
+        print(f"{target}: {len(table)} rows")
+    print(
+        f"{states_PC.shape[1]} components hold {share:.0%} of the variance of {states_PD.shape[1]} dimensions; "
+        f"{sum(map(len, ids))} tokens in {time.monotonic() - began:.0f} s on {model.device.type}"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="folder or hub name of the model that training starts from")
+    parser.add_argument("--input", required=True, nargs="+", type=Path, help="parquet files that are used together")
+    parser.add_argument("--local_save_dir", required=True, type=Path, help="folder for the new files")
+    parser.add_argument("--components", type=int, default=16, choices=range(1, 33), metavar="1-32", help="(16)")
+    parser.add_argument("--tokens_per_batch", type=int, default=16384, help="per forward pass, with padding (16384)")
+    parser.add_argument(
+        "--dtype", default="auto", choices=("auto", "bfloat16", "float32"), help="of the weights (auto)"
+    )
+    parser.add_argument("--prompt_key", default="prompt", help="column of the messages, as data.prompt_key")
+    parser.add_argument("--raw_prompt", action="store_true", help="messages without a chat template")
+    parser.add_argument("--chat_template_kwargs", type=json_object, default={}, help="JSON for the chat template")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
