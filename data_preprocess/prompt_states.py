@@ -19,9 +19,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
-from transformers import AutoModel, AutoTokenizer
-from transformers.utils import logging
 
 from data_preprocess.ending import errors_in_one_line
 from verl_ext.core.errors import SignalError
@@ -62,8 +59,7 @@ def encode(prompts: Sequence[Any], tokenizer: Any, template: Mapping[str, Any]) 
     return ids
 
 
-@torch.no_grad()
-def last_states(model: Any, prompts: Sequence[Sequence[int]], tokens_per_batch: int) -> torch.Tensor:
+def last_states(model: Any, prompts: Sequence[Sequence[int]], tokens_per_batch: int) -> np.ndarray:
     """(P, D) float32: the model's last hidden state at the last token of P prompts.
 
     Args:
@@ -74,19 +70,20 @@ def last_states(model: Any, prompts: Sequence[Sequence[int]], tokens_per_batch: 
     Raises:
         StateError: They are not finite.
     """
-    states: list[torch.Tensor] = [torch.empty(0)] * len(prompts)
+    import torch
+
+    states_PD = np.empty((len(prompts), model.config.hidden_size), dtype=np.float32)
     for rows in _batches([len(ids) for ids in prompts], tokens_per_batch):
-        lengths = [len(prompts[row]) for row in rows]
-        ids_BT = torch.zeros(len(rows), max(lengths), dtype=torch.long)
+        lengths_B = torch.tensor([len(prompts[row]) for row in rows])
+        ids_BT = torch.zeros(len(rows), int(lengths_B.max()), dtype=torch.long)
         for place, row in enumerate(rows):
-            ids_BT[place, : lengths[place]] = torch.tensor(prompts[row])
+            ids_BT[place, : lengths_B[place]] = torch.tensor(prompts[row])
         # On the right, padding is behind all that a causal model looks at.
-        mask_BT = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-        hidden_BTD = model(ids_BT.to(model.device), attention_mask=mask_BT.to(model.device)).last_hidden_state
-        for place, row in enumerate(rows):
-            states[row] = hidden_BTD[place, lengths[place] - 1].float().cpu()
-    states_PD = torch.stack(states)
-    if not states_PD.isfinite().all():
+        mask_BT = torch.arange(ids_BT.shape[1]) < lengths_B[:, None]
+        with torch.no_grad():
+            hidden_BTD = model(ids_BT.to(model.device), attention_mask=mask_BT.to(model.device)).last_hidden_state
+        states_PD[rows] = hidden_BTD[torch.arange(len(rows)), lengths_B - 1].float().cpu().numpy()
+    if not np.isfinite(states_PD).all():
         raise StateError("the model's hidden states are not finite in its own number format. Try --dtype float32.")
     return states_PD
 
@@ -102,17 +99,17 @@ def _batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int
     yield batch
 
 
-def principal_components(states_PD: torch.Tensor, count: int) -> tuple[np.ndarray, float]:
+def principal_components(states_PD: np.ndarray, count: int) -> tuple[np.ndarray, float]:
     """(P, count) float32, the states' principal components, and the share of their variance that these hold.
 
     Fewer where there are fewer prompts or dimensions. The largest has standard deviation 1.
     """
-    centred_PD = states_PD.double() - states_PD.double().mean(0)
-    _, directions_DD = torch.linalg.eigh(centred_PD.T @ centred_PD)  # in ascending order
-    components_PC = centred_PD @ directions_DD.flip(1)[:, : min(count, *states_PD.shape)]
+    centred_PD = states_PD - states_PD.mean(0, dtype=np.float64)
+    _, directions_DD = np.linalg.eigh(centred_PD.T @ centred_PD)  # in ascending order
+    components_PC = centred_PD @ directions_DD[:, ::-1][:, : min(count, *states_PD.shape)]
     total, kept = float((centred_PD**2).sum()), float((components_PC**2).sum())
-    scale = float(components_PC[:, 0].std(correction=0))
-    return (components_PC / (scale or 1.0)).float().numpy(), kept / (total or 1.0)
+    scale = float(components_PC[:, 0].std()) or 1.0
+    return (components_PC / scale).astype(np.float32), kept / (total or 1.0)
 
 
 def with_states(table: pa.Table, states_NC: np.ndarray) -> pa.Table:
@@ -148,22 +145,11 @@ def _write(args: argparse.Namespace) -> None:
     if others := [path for path in args.input if path.suffix != ".parquet"]:
         raise StateError(f"{others[0]}: expected a file whose name ends in .parquet. Convert it.")
     tables = [pq.read_table(path) for path in args.input]
-    logging.set_verbosity_error()  # of a head that is not needed, too
-    logging.disable_progress_bar()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(args.model)
-        model = AutoModel.from_pretrained(args.model, dtype=args.dtype)
-    except (OSError, ValueError) as error:
-        raise StateError(
-            f"--model {args.model}: neither a folder with a model and its tokenizer nor a model that the hub gave us "
-            f"({str(error).splitlines()[0]})"
-        ) from error
-    model = model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer, model = _load(args.model, args.dtype)
     template = dict(args.chat_template_kwargs)
     if args.raw_prompt:
         template["chat_template"] = raw_chat_template(tokenizer)
-    prompts = [messages for table in tables for messages in table[args.prompt_key].to_pylist()]
-    ids = encode(prompts, tokenizer, template)
+    ids = encode([messages for table in tables for messages in table[args.prompt_key].to_pylist()], tokenizer, template)
     states_PD = last_states(model, ids, args.tokens_per_batch)
     states_PC, share = principal_components(states_PD, args.components)
     begin = 0
@@ -175,6 +161,25 @@ def _write(args: argparse.Namespace) -> None:
         f"{states_PC.shape[1]} components hold {share:.0%} of the variance of {states_PD.shape[1]} dimensions; "
         f"{sum(map(len, ids))} tokens in {time.monotonic() - began:.0f} s on {model.device.type}"
     )
+
+
+def _load(name: str, dtype: str) -> tuple[Any, Any]:
+    """The tokenizer, and the model on a GPU where there is one."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # it would name the weights of the head, which is not needed
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModel.from_pretrained(name, dtype=dtype)
+    except (OSError, ValueError) as error:
+        raise StateError(
+            f"--model {name}: neither a folder with a model and its tokenizer nor a model that the hub gave us "
+            f"({str(error).splitlines()[0]})"
+        ) from error
+    return tokenizer, model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _parser() -> argparse.ArgumentParser:

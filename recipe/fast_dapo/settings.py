@@ -38,15 +38,15 @@ class CurriculumNode(CurriculumLimits):
     screening_chunk: int = Field(default=2, ge=1)
     """Rollouts a stage of sequential screening (the first stage has at least 2)."""
 
-    predictor: Predictor = "none"
+    predictor: Predictor = "posterior"
     """none: prompts come in the data loader's order.
     posterior: by a discounted Beta posterior of each prompt's pass rate; Thompson draws closest to 1/2 come first, and
     with graded successes those of the largest variance."""
 
-    baseline: Baseline = "estimator"
+    baseline: Baseline = "posterior"
     """estimator: that of algorithm.adv_estimator.
-    posterior: the posterior mean of the prompt's pass rate given its other rollouts, whatever algorithm.adv_estimator
-    says. Every rollout then teaches, also alone or among equal rewards."""
+    posterior: the posterior mean of the prompt's pass rate given its other rollouts, with
+    algorithm.adv_estimator=posterior. Every rollout then teaches, also alone or among equal rewards."""
 
     posterior: PredictorSettings = PredictorSettings()
     """Used with predictor=posterior and baseline=posterior."""
@@ -94,11 +94,8 @@ def resolve_group_size(config: DictConfig) -> None:
 
     verl uses `rollout.n` in the arithmetic of mini-batches and advantages, where a group has N rollouts (n_continue,
     if only these are trained on); how a group comes about is kept under `curriculum`. Without curriculum and dynamic
-    sampling it fetches whole batches and refuses any other `data.gen_batch_size`. The posterior baseline is one of
-    verl's advantage estimators. Idempotent; changes `config`.
+    sampling it fetches whole batches and refuses any other `data.gen_batch_size`. Idempotent; changes `config`.
     """
-    if config.curriculum.get("baseline") == "posterior":
-        config.algorithm.adv_estimator = POSTERIOR_ESTIMATOR
     if not config.curriculum.enable and not OmegaConf.select(config, "algorithm.filter_groups.enable"):
         config.data.gen_batch_size = None
     rollout = config.actor_rollout_ref.rollout
@@ -189,10 +186,17 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
             "curriculum.train_on=all needs curriculum.baseline=posterior: other baselines learn nothing from a group "
             "of equal rewards, and one that uses rollouts whose number depended on the others is biased"
         )
-    if config.algorithm.adv_estimator == POSTERIOR_ESTIMATOR and node.baseline != "posterior":
+    estimator = config.algorithm.adv_estimator
+    if estimator == POSTERIOR_ESTIMATOR and node.baseline != "posterior":
         problems.append(
             "algorithm.adv_estimator=posterior hears of the curriculum's posteriors and stages by "
-            "curriculum.baseline=posterior: set that in its place"
+            "curriculum.baseline=posterior: set that as well"
+        )
+    if estimator != POSTERIOR_ESTIMATOR and node.baseline == "posterior":
+        problems.append(
+            f"algorithm.adv_estimator={estimator} has no say with curriculum.baseline=posterior: set "
+            "algorithm.adv_estimator=posterior; or for the estimator +signal=two_phase, or "
+            "curriculum.baseline=estimator with curriculum.train_on=qualified"
         )
     if node.baseline == "posterior" and node.correction != "none":
         problems.append(

@@ -52,6 +52,8 @@ def simulate(buffer: int, num_prompts: int, seed: int = 0) -> dict[str, Any]:
         gen_batch_size=GEN_BATCH,
         max_buffer_prompts=buffer,
         max_staleness=10**6,
+        schedule="merged",
+        train_on="qualified",
     )
     controller, version = DataController(settings), 0
     rates: dict[str, float] = {}

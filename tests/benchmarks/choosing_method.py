@@ -40,10 +40,8 @@ class Choose(Curriculum):
         settings = CurriculumSettings(
             n=n,
             n_continue=group - n,
-            train_on="all",
             train_batch_size=batch,
             gen_batch_size=batch,
-            schedule="streaming",
         )
         super().__init__(
             num_prompts,

@@ -79,6 +79,7 @@ def make_method(job: Job):
         train_batch_size=BATCH,
         gen_batch_size=6 * BATCH,
         max_staleness=4,
+        train_on="qualified",
         schedule="merged" if job.method == "merged" else "streaming",
     )
     predicted = job.method in ("posterior", "sequential")

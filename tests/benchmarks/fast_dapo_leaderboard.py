@@ -2,6 +2,7 @@
 
     python tests/benchmarks/fast_dapo_leaderboard.py                 # all of it; make leaderboard
     python tests/benchmarks/fast_dapo_leaderboard.py --quick         # under 15 minutes; make leaderboard QUICK=1
+    python tests/benchmarks/fast_dapo_leaderboard.py --balanced      # training costs as much as generating
     python tests/benchmarks/fast_dapo_leaderboard.py --published --methods greso --pools B     # one row again
 
 The protocol, fixed before the run
@@ -47,6 +48,10 @@ stated prices are tokens: a generated one to a trained one 1:1, 1:3, 3:1, relati
 the better of the two on the reported seeds, which favours it. A seed that never reaches a target counts as the budget;
 such a mean is a lower bound and has a ">". Intervals are 95 % bootstrap percentiles over seeds.
 
+The balanced form tunes and ends runs by another cost, generated rollouts + rollouts trained on, each as often as it is
+in an update: with a price, more updates are no longer better for everybody. Rates 1.5e-4, 3e-4, 6e-4 and 1, 2 or 4
+updates; three times the budgets. It shares nothing but the protocol with the first form.
+
 The quick form: pool B, 2 seeds, 20,000 rollouts, 6 candidates (3 batches, 2 rates, 4 updates) on two tuning seeds.
 
 Files in --output: tuning.jsonl and runs.jsonl (finished runs: a second call only adds what is missing, so a method that
@@ -64,7 +69,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from leaderboard_protocol import CONTROLS, FULL, METHODS, POOLS, QUICK, Job, Protocol, Settings, seconds_of, tune
+from leaderboard_protocol import (
+    BALANCED,
+    CONTROLS,
+    FULL,
+    METHODS,
+    POOLS,
+    QUICK,
+    Job,
+    Protocol,
+    Settings,
+    seconds_of,
+    tune,
+)
 from leaderboard_report import write_report
 from leaderboard_store import RunStore, start_workers
 
@@ -138,13 +155,15 @@ def check_base_models(folder: Path, pools: Sequence[str]) -> None:
 
 def estimate(args: argparse.Namespace, protocol: Protocol, after: int) -> str:
     """What a call takes at most, for people; by processor seconds measured on pool B."""
-    rollouts = protocol.num_seeds * (protocol.budget + after)
+    # With a price, a rollout that is generated and trained on once costs more than one.
+    unit = 1 + protocol.price
+    rollouts = protocol.num_seeds * (protocol.budget + after) / unit
     if args.settings is None:
-        rollouts += protocol.tuning_rollouts
+        rollouts += protocol.tuning_cost / unit
     minutes = len(args.pools) * sum(seconds_of(method, rollouts) for method in args.methods) / 60
-    per_run = ", ".join(f"{method} {seconds_of(method, protocol.budget):.0f}" for method in args.methods)
+    per_run = ", ".join(f"{method} {seconds_of(method, protocol.budget / unit):.0f}" for method in args.methods)
     return (
-        f"Processor seconds of a run of {protocol.budget:,} rollouts: {per_run}.\n"
+        f"Processor seconds of a run of {protocol.budget / unit:,.0f} rollouts: {per_run}.\n"
         f"Altogether at most {minutes:,.0f} processor minutes, {minutes / args.workers:,.0f} on {args.workers} idle "
         "cores, less what is already there. Many runs end sooner, at +25 points: expect two thirds to three quarters."
     )
@@ -152,8 +171,9 @@ def estimate(args: argparse.Namespace, protocol: Protocol, after: int) -> str:
 
 def describe(protocol: Protocol, after: int, settings: str | None) -> str:
     """The paragraph above the tables."""
-    tuning = f"at most {protocol.tuning_rollouts:,} rollouts on seeds {protocol.rungs[0].seeds[0]} and up"
-    end = f"at +25 points{f' and {after:,} rollouts' if after else ''}, or after {protocol.budget:,} rollouts"
+    what = "rollouts, generated and trained on," if protocol.price else "rollouts"
+    tuning = f"at most {protocol.tuning_cost:,} {what} on seeds {protocol.rungs[0].seeds[0]} and up"
+    end = f"at +25 points{f' and {after:,} rollouts' if after else ''}, or after {protocol.budget:,} {what}"
     tuned = f"tuned per method and pool over {protocol.num_candidates} candidates, {tuning}"
     return (
         f"Settings: {settings or tuned}. Reported: {protocol.num_seeds} other seeds; a run ends {end}. Means over "
@@ -188,7 +208,7 @@ def collect(
         else:
             tuned = given[pool]
         jobs = [
-            Job(method, pool, seed, tuned[method], protocol.budget, after)
+            Job(method, pool, seed, tuned[method], protocol.budget, after, price=protocol.price)
             for method in args.methods
             for seed in range(protocol.num_seeds)
         ]
@@ -204,27 +224,30 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.ArgumentParser, arg
     )
     parser.add_argument("--pools", nargs="+", choices=POOLS, help="by default all, with --quick B")
     parser.add_argument("--seeds", type=int, help="reported ones, from 0 (8, with --quick 2)")
-    parser.add_argument("--quick", action="store_true", help="fewer candidates, seeds, pools; in a folder of its own")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--quick", action="store_true", help="fewer candidates, seeds, pools; in a folder of its own")
+    form.add_argument(
+        "--balanced", action="store_true", help="tuned by generated + trained rollouts; in a folder of its own"
+    )
     parser.add_argument("--to-the-end", action="store_true", help="go on for 10,000 rollouts after +25: collapses")
-    parser.add_argument("--output", type=Path, help=f"folder ({OUTPUT.relative_to(ROOT)}, with --quick .._quick)")
+    parser.add_argument("--output", type=Path, help=f"folder ({OUTPUT.relative_to(ROOT)}, with --quick .._quick, ...)")
     parser.add_argument("--workers", type=int, default=2, help="processes side by side, one thread each")
     known = parser.add_mutually_exclusive_group()
     known.add_argument("--settings", type=Path, metavar="FILE", help="the tuned.json of an earlier run; no tuning")
     known.add_argument(
-        "--published",
-        dest="settings",
-        action="store_const",
-        const=PUBLISHED,
-        help=f"the settings of the published run, {PUBLISHED.name}; no tuning",
+        "--published", action="store_true", help=f"the settings of the published run, {PUBLISHED.name}; no tuning"
     )
     return parser, parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser, args = parse(arguments)
-    protocol = QUICK if args.quick else FULL
+    protocol = QUICK if args.quick else BALANCED if args.balanced else FULL
+    suffix = "_quick" * args.quick + "_balanced" * args.balanced
     args.pools = args.pools or list(protocol.pools)
-    args.output = args.output or OUTPUT.with_name(OUTPUT.name + "_quick" * args.quick)
+    args.output = args.output or OUTPUT.with_name(OUTPUT.name + suffix)
+    if args.published:
+        args.settings = PUBLISHED.with_stem(PUBLISHED.stem + "_balanced" * args.balanced)
     for name in ("seeds", "workers"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")

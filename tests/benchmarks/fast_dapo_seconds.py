@@ -47,7 +47,10 @@ def overrides(method: str, settings: Settings) -> list[str]:
         ]
     elif method == "choose":
         n, gen_batch = min(group, max(2, group // 2)), str(batch)
-        own = ["+signal=choose"]
+        own = [
+            *("curriculum.schedule=streaming", "curriculum.predictor=posterior"),
+            *("curriculum.baseline=posterior", "algorithm.adv_estimator=posterior", "curriculum.train_on=all"),
+        ]
     return [
         *own,
         f"data.train_batch_size={batch}",

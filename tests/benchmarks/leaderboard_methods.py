@@ -31,7 +31,7 @@ def two_phase(num_prompts: int, *, batch: int, group: int, seed: int, task: Task
         train_batch_size=batch,
         gen_batch_size=6 * batch,
         max_staleness=4,
-        schedule="streaming",
+        train_on="qualified",
     )
     return Curriculum(num_prompts, settings, seed=seed, predictor=PredictorSettings(seed=seed), screening_chunk=1)
 

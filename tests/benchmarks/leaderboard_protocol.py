@@ -1,16 +1,17 @@
 """What `fast_dapo_leaderboard.py` compares, how it tunes, and when a run ends. Pure: a run is what a function returns.
 
-A *result* is a run as JSON: its `job`, its `history` (a dict per look: rollouts, tokens, trained, trained_tokens and
-accuracy, among others), and its processor `seconds`. A *shape* is a batch: prompts x rollouts of a prompt.
+A *result* is a run as JSON: its `job`, its `history` (a dict per look: rollouts, tokens, trained, trained_tokens, cost
+and accuracy, among others), and its processor `seconds`. A *shape* is a batch: prompts x rollouts of a prompt. *Cost*
+is counted in rollouts generated: of a look, rollouts + price x trained.
 """
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from efficiency_report import TARGETS, area_under_curve, at_target
+from efficiency_report import TARGETS, at_target
 
 NUM_PROMPTS = 2048
 # By name, the folder of the base model in outputs/models.
@@ -118,9 +119,10 @@ class Job:
     """One training run.
 
     Attributes:
-        budget: Rollouts after which it ends if it has not reached the last target.
-        after: Rollouts that it goes on for once it has.
+        budget: Cost after which it ends if it has not reached the last target.
+        after: Cost that it goes on for once it has.
         looks: A run looked at more often is another run.
+        price: Of training on a rollout once, in rollouts generated.
     """
 
     method: str
@@ -130,6 +132,7 @@ class Job:
     budget: int
     after: int = 0
     looks: Spacing = REPORTED_LOOKS
+    price: float = 0.0
 
     @classmethod
     def from_json(cls, job: Mapping[str, Any]) -> "Job":
@@ -146,7 +149,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Rung:
-    """A round of tuning: every candidate that is left is run on each seed, and the best `keep` go on."""
+    """A round of tuning: every candidate that is left is run on each seed at this cost, and the best `keep` go on."""
 
     seeds: tuple[int, ...]
     budget: int
@@ -161,7 +164,8 @@ class Protocol:
         rungs: The last one keeps one candidate.
         num_shapes: The first of each method's shapes.
         num_seeds: Reported ones, from 0.
-        budget: Rollouts of a reported run.
+        budget: Cost of a reported run.
+        price: Of training on a rollout once, in rollouts generated: what is tuned is the cost.
     """
 
     pools: tuple[str, ...]
@@ -171,6 +175,7 @@ class Protocol:
     num_shapes: int
     num_seeds: int
     budget: int
+    price: float = 0.0
 
     def grid(self, method: str) -> list[Settings]:
         """All candidates of a method: the same number for each."""
@@ -184,8 +189,8 @@ class Protocol:
         return self.num_shapes * len(self.learning_rates) * len(self.updates)
 
     @property
-    def tuning_rollouts(self) -> int:
-        """That the tuning of one method on the first pool may use; runs that reach the last target use fewer."""
+    def tuning_cost(self) -> int:
+        """That the tuning of one method on the first pool may have; runs that reach the last target cost less."""
         total, left = 0, self.num_candidates
         for rung in self.rungs:
             total += left * len(rung.seeds) * rung.budget
@@ -207,6 +212,16 @@ FULL = Protocol(
     num_seeds=8,
     budget=40_000,
 )
+# Where training on a rollout costs as much as generating it: fewer updates, and three times the cost for as many
+# rollouts.
+BALANCED = replace(
+    FULL,
+    rungs=tuple(replace(rung, budget=3 * rung.budget) for rung in FULL.rungs),
+    learning_rates=(1.5e-4, 3e-4, 6e-4),
+    updates=(1, 2, 4),
+    budget=3 * FULL.budget,
+    price=1.0,
+)
 QUICK = Protocol(
     pools=("B",),
     rungs=(Rung((100,), 4_000, 2), Rung((101,), 12_000, 1)),
@@ -218,41 +233,60 @@ QUICK = Protocol(
 )
 
 
-def last_rollout(history: Sequence[Mapping[str, Any]], budget: int, after: int) -> float:
+def cost_of(look: Mapping[str, Any], price: float) -> float:
+    """Of a run until a look."""
+    return look["rollouts"] + price * look["trained"] if price else look["rollouts"]
+
+
+def with_costs(history: Sequence[Mapping[str, Any]], price: float) -> list[dict[str, Any]]:
+    """The looks, each with its cost."""
+    return [{**look, "cost": cost_of(look, price)} for look in history]
+
+
+def last_cost(history: Sequence[Mapping[str, Any]], job: Job) -> float:
     """How far a run goes, by its looks so far: `after` past the last target, or to the budget."""
-    reached = at_target({"history": history}, TARGETS[-1], "rollouts")
-    return budget if np.isnan(reached) or reached > budget else reached + after
+    reached = at_target({"history": with_costs(history, job.price)}, TARGETS[-1], "cost")
+    return job.budget if np.isnan(reached) or reached > job.budget else reached + job.after
 
 
 def covers(result: Result, job: Job) -> bool:
     """Whether a finished run tells all that a run of this job would."""
-    done = Job.from_json(result["job"])
-    end = last_rollout(result["history"], done.budget, done.after)
-    return end >= last_rollout(result["history"], job.budget, job.after)
+    done, history = Job.from_json(result["job"]), result["history"]
+    # Until its last look, and until its end as far as it knows of that in this job's cost.
+    end = last_cost(history, done) if done.price == job.price else cost_of(history[-1], job.price)
+    return end >= last_cost(history, job)
 
 
 def cut(result: Result, job: Job) -> dict[str, Any]:
     """A finished run that covers a job, without the looks past the job's end."""
-    end = last_rollout(result["history"], job.budget, job.after)
-    history = [look for look in result["history"] if look["rollouts"] <= end]
+    end = last_cost(result["history"], job)
+    history = [look for look in with_costs(result["history"], job.price) if look["cost"] <= end]
     return {**result, "job": asdict(job), "history": history}
 
 
-def rollouts_to(result: Result, gain: float, budget: int) -> float:
-    """Rollouts generated until a target; the budget if it was never reached."""
-    reached = at_target(result, gain, "rollouts")
+def cost_to(result: Result, gain: float, budget: float) -> float:
+    """Cost until a target; the budget if it was never reached."""
+    reached = at_target(result, gain, "cost")
     return float(budget) if np.isnan(reached) else reached
 
 
-def score(results: Sequence[Result], budget: int) -> Score:
+def mean_gain(result: Result, budget: float) -> float:
+    """Over the costs up to the budget, in points: the area under the curve."""
+    history = result["history"]
+    x = np.array([look["cost"] for look in history], dtype=float)
+    y = 100 * (np.array([look["accuracy"] for look in history]) - history[0]["accuracy"])
+    return float(np.interp(np.linspace(0, budget, 512), x, y).mean())
+
+
+def score(results: Sequence[Result], budget: float) -> Score:
     """Of a candidate, over the seeds of a rung; the lower, the better.
 
-    Mean rollouts to +25 points, of a seed that never got there the budget; where that is equal, to +20, then to +15;
-    at last the area under the curve. So a budget too short for the last target is decided by the highest one that
-    tells candidates apart.
+    Mean cost to +25 points, of a seed that never got there the budget; where that is equal, to +20, then to +15; at
+    last the area under the curve. So a budget too short for the last target is decided by the highest one that tells
+    candidates apart.
     """
-    means = [float(np.mean([rollouts_to(result, gain, budget) for result in results])) for gain in reversed(TARGETS)]
-    return (*means, -float(np.mean([area_under_curve(result, budget) for result in results])))
+    means = [float(np.mean([cost_to(result, gain, budget) for result in results])) for gain in reversed(TARGETS)]
+    return (*means, -float(np.mean([mean_gain(result, budget) for result in results])))
 
 
 def best(candidates: Sequence[Settings], scores: Sequence[Score], keep: int) -> list[Settings]:
@@ -276,7 +310,7 @@ def tune(
     for number, rung in enumerate(protocol.rungs):
         played_on = pool if number else protocol.pools[0]
         jobs = [
-            Job(method, played_on, seed, settings, rung.budget, looks=TUNING_LOOKS)
+            Job(method, played_on, seed, settings, rung.budget, looks=TUNING_LOOKS, price=protocol.price)
             for method, candidates in alive.items()
             for settings in candidates
             for seed in rung.seeds

@@ -89,7 +89,8 @@ def needed(results: Sequence[Result], gain: float, prices: Mapping[str, float]) 
     for result in results:
         costs = {column: at_target(result, gain, column) for column in prices}
         if np.isnan(list(costs.values())).any():
-            budget = {"rollouts": result["job"]["budget"]}
+            # Of a run whose budget is rollouts, all of these.
+            budget = {} if result["job"]["price"] else {"rollouts": result["job"]["budget"]}
             costs = {column: budget.get(column, result["history"][-1][column]) for column in prices}
         else:
             reached += 1

@@ -68,7 +68,7 @@ class RunStore:
     ) -> list[dict[str, Any]]:
         """Make what is missing, the longest first; the results of all jobs, in their order."""
         missing = [job for job in dict.fromkeys(jobs) if self.find(job) is None]
-        missing.sort(key=lambda job: -seconds_of(job.method, job.budget))
+        missing.sort(key=lambda job: -seconds_of(job.method, job.budget / (1 + job.price * job.settings.updates)))
         began = said = time.monotonic()
         futures = {workers.submit(run, job): job for job in missing}
         try:
@@ -96,7 +96,7 @@ class RunStore:
 
 def _identity(job: Job) -> Job:
     """The same for jobs that differ in their length only."""
-    return replace(job, budget=0, after=0)
+    return replace(job, budget=0, after=0, price=0.0)
 
 
 def read_whole_lines(file: JsonLines) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from leaderboard_protocol import METHODS, NUM_PROMPTS, POOLS, Job, cut, last_rollout
+from leaderboard_protocol import METHODS, NUM_PROMPTS, POOLS, Job, cost_of, cut, last_cost
 from leaderboard_tasks import make_task
 from learning_lab import Policy
 from learning_tasks import Task
@@ -92,7 +92,7 @@ def run(job: Job) -> dict[str, Any]:
         )
 
     look()
-    while counts.generated < last_rollout(history, job.budget, job.after):
+    while cost_of({"rollouts": counts.generated, "trained": trained}, job.price) < last_cost(history, job):
         with watch("generating"):
             batch = method.next_batch(policy)
         with watch("updating"):

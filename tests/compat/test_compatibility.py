@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 RECIPES = {recipe.name: recipe for recipe in recipes()}
 VERLS_MANAGER = "verl.trainer.ppo.v1.AgentLoopManagerTQ"
 MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
-POSTERIOR = "curriculum.schedule=streaming curriculum.predictor=posterior"
 WITH_TRACIN = "tracin.enable=true tracin.validation.strategy=fixed"
 
 # (recipe, overrides, how the sentence begins, what it says to do)
@@ -52,8 +51,8 @@ REFUSED = [
     ("fast_dapo", "skip.rollout_tq.enable=true", "skip.rollout_tq.enable", "curriculum.enable=false"),
     ("fast_dapo", "trainer.v1.sampler.max_off_policy_threshold=2", "trainer.v1.sampler", "curriculum.max_staleness"),
     ("fast_dapo", "trainer.v1.sampler.sync_refill_failed_groups=true", "trainer.v1.sampler", "Leave it at false"),
-    ("fast_dapo", f"{POSTERIOR} data.shuffle=false", "data.shuffle=False", "curriculum.predictor=none"),
-    ("fast_dapo", f"{POSTERIOR} +data.sampler.class_path=mine.py", "data.sampler", "curriculum.predictor=none"),
+    ("fast_dapo", "data.shuffle=false", "data.shuffle=False", "curriculum.predictor=none"),
+    ("fast_dapo", "+data.sampler.class_path=mine.py", "data.sampler", "curriculum.predictor=none"),
     ("tracin", f"{WITH_TRACIN} {MANAGER}={VERLS_MANAGER}", MANAGER, "strategy=in_batch"),
     ("golden_redaction", "actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.actor.ppo_epochs=2", "at 1"),
     ("golden_redaction", "actor_rollout_ref.actor.entropy_coeff=0.01", "actor_rollout_ref.actor.entropy", "at 0"),
@@ -80,7 +79,7 @@ ACCEPTED = [
     ("fast_dapo", f"curriculum.enable=false {MANAGER}={VERLS_MANAGER}"),
     ("fast_dapo", f"{MANAGER}=verl_ext.serving.agent_loop.SignalAgentLoopManager"),
     ("fast_dapo", "curriculum.enable=false +trainer.v1.sync.parameter_sync_step=2"),
-    ("fast_dapo", "data.shuffle=false"),
+    ("fast_dapo", "curriculum.predictor=none data.shuffle=false"),
     ("fast_dapo", "trainer.v1.trainer_mode=half_first"),
     ("tracin", f"tracin.enable=true tracin.validation.strategy=in_batch {MANAGER}={VERLS_MANAGER}"),
 ]

@@ -40,6 +40,17 @@ def _recipe_of(experiment: str) -> str:
     return next((recipe for prefix, recipe in by_prefix.items() if experiment.startswith(prefix)), "fast_dapo")
 
 
+def _resolved(config: DictConfig) -> DictConfig:
+    resolve_group_size(config)
+    return config
+
+
+def _rollouts_and_updates(config: DictConfig) -> tuple[int, int]:
+    """Of a step."""
+    batch, mini_batch = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
+    return batch * config.actor_rollout_ref.rollout.n, batch // mini_batch
+
+
 def _validate(config: DictConfig) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
@@ -65,8 +76,30 @@ def test_every_recipe_composes_and_validates(recipe: str, backend: list[str]):
     _validate(_compose(*backend, "tracin.validation_files=influence.parquet", recipe=recipe))
 
 
+def test_the_default_is_what_the_leaderboard_recommends():
+    settings = read_settings(_resolved(_compose()))
+    assert (settings.predictor, settings.baseline) == ("posterior", "posterior")
+    assert (settings.controller.schedule, settings.controller.train_on) == ("streaming", "all")
+    assert (settings.controller.n, settings.controller.n_continue) == (2, 2)
+
+
+def test_two_phases_are_one_word_away():
+    _validate(config := _compose("+signal=two_phase"))
+    settings = read_settings(config)
+    assert (settings.predictor, settings.baseline, config.algorithm.adv_estimator) == ("none", "estimator", "rloo")
+    assert (settings.controller.schedule, settings.controller.train_on) == ("merged", "qualified")
+    assert (settings.controller.n, settings.controller.n_continue) == (4, 12)
+
+
+def test_plain_sampling_is_one_word_away():
+    _validate(config := _compose("+signal=plain"))
+    assert not read_settings(config).enable
+    assert config.actor_rollout_ref.rollout.n == 16
+    assert config.algorithm.adv_estimator == "rloo"
+
+
 def test_graded_successes_compose_and_validate():
-    config = _compose("+signal=choose", "curriculum.success_threshold=null", "curriculum.band=[0.05,0.95]")
+    config = _compose("curriculum.success_threshold=null", "curriculum.band=[0.05,0.95]")
     _validate(config)
     assert config.curriculum.success_threshold is None
     assert read_settings(config).controller.grading.is_graded
@@ -113,8 +146,8 @@ def test_every_baseline_goes_over_every_model(baseline: str, model: str):
     assert config.trainer.experiment_name == baseline
     assert config.algorithm.filter_groups.enable == (baseline == "dapo17k_dapo")
     assert config.algorithm.adv_estimator == ("rloo" if baseline == "dapo17k_rloo" else "grpo")
-    # The same rollouts for every trained prompt.
-    assert config.actor_rollout_ref.rollout.n == fast.actor_rollout_ref.rollout.n + 12
+    # As many rollouts per step and updates as Fast DAPO has at most.
+    assert _rollouts_and_updates(_resolved(config)) == _rollouts_and_updates(_resolved(fast))
 
 
 @pytest.mark.parametrize("model", ON_GPU)

@@ -8,6 +8,7 @@ from recipe.fast_dapo.curriculum.records import Phase, Prompt, Sample
 
 def make_settings(**changes):
     sizes = {"n": 2, "n_continue": 3, "train_batch_size": 2, "gen_batch_size": 4, "max_staleness": None}
+    sizes |= {"schedule": "merged", "train_on": "qualified"}
     return CurriculumSettings(**sizes | changes)
 
 

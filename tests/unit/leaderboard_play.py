@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from leaderboard_protocol import Job, Settings, Spacing, cut, last_rollout
+from leaderboard_protocol import Job, Settings, Spacing, cost_of, cut, last_cost
 
 BASE = 0.2
 SETTINGS = Settings(3e-4, 64, 2, 1)
@@ -35,7 +35,7 @@ def play(job: Job, accuracy: Callable[[int], float]) -> dict[str, Any]:
                 }
             )
             next_look = job.looks.next_look(rollouts)
-        if rollouts >= last_rollout(history, job.budget, job.after):
+        if cost_of({"rollouts": rollouts, "trained": rollouts // 2}, job.price) >= last_cost(history, job):
             break
         rollouts += 100
     return cut({"job": asdict(job), "history": history, "seconds": {"generating": 2.0, "updating": 1.0}}, job)

@@ -39,6 +39,7 @@ class Model(RuleBasedStateMachine):
         self.settings = CurriculumSettings(
             n=n,
             n_continue=n_continue,
+            schedule="merged",
             train_on=train_on,
             train_batch_size=batch,
             gen_batch_size=4,

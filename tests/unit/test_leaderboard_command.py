@@ -42,6 +42,17 @@ def call(folder: Path, *more: str, methods: tuple[str, ...] = ("uniform_rloo", "
     main(["--quick", "--output", str(folder), "--methods", *methods, *more])
 
 
+def test_the_balanced_form_has_a_folder_and_published_settings_of_its_own(lab: Lab, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(fast_dapo_leaderboard, "ROOT", tmp_path)
+    monkeypatch.setattr(fast_dapo_leaderboard, "OUTPUT", tmp_path / "board")
+    monkeypatch.setattr(fast_dapo_leaderboard, "PUBLISHED", tmp_path / "published.json")
+    write_tuned(tmp_path / "published_balanced.json", {"B": {"greso": Settings(3e-4, 64, 2, 1)}})
+    main(["--balanced", "--published", "--methods", "greso", "--pools", "B", "--seeds", "1"])
+    (job,) = lab.made
+    assert (job.price, job.budget, job.settings) == (1.0, 120_000, Settings(3e-4, 64, 2, 1))
+    assert (tmp_path / "board_balanced/results.json").exists()
+
+
 def test_a_quick_call_writes_everything(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture):
     folder = tmp_path / "board"
     call(folder)

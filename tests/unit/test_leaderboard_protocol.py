@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from leaderboard_play import make_job, play, rising
 from leaderboard_protocol import (
+    BALANCED,
     FULL,
     METHODS,
     QUICK,
@@ -31,7 +32,7 @@ from leaderboard_protocol import (
     tune,
 )
 
-PROTOCOLS = pytest.mark.parametrize("protocol", [FULL, QUICK], ids=["full", "quick"])
+PROTOCOLS = pytest.mark.parametrize("protocol", [FULL, BALANCED, QUICK], ids=["full", "balanced", "quick"])
 speeds = st.floats(0.0, 0.2)
 
 
@@ -91,14 +92,14 @@ def test_tuning_costs_every_method_the_same_and_as_much_as_is_said(protocol: Pro
         return [play(job, rising(0.001)) for job in jobs]
 
     tune(list(METHODS), "B", protocol, finish)
-    assert set(asked.values()) == {protocol.tuning_rollouts}
+    assert set(asked.values()) == {protocol.tuning_cost}
 
 
 def test_the_full_protocol_allows_what_its_description_says():
     import fast_dapo_leaderboard
 
     text = fast_dapo_leaderboard.__doc__ or ""
-    assert f"at most {FULL.tuning_rollouts:,} rollouts" in text
+    assert f"at most {FULL.tuning_cost:,} rollouts" in text
     left = FULL.num_candidates
     for number, rung in enumerate(FULL.rungs, start=1):
         assert f"{number}      {left:<13}{rung.seeds[0]}" in text
@@ -161,6 +162,19 @@ def test_a_seed_that_never_gets_there_counts_as_the_budget():
     assert first == (3_000 + 10_000) / 2
 
 
+def test_with_a_price_what_trains_less_wins():
+    """Of two that reach the target with the same rollouts."""
+    job = make_job(price=1.0, budget=30_000)
+    thrifty, lavish = play(job, rising(0.05)), play(job, rising(0.05))
+    for look in lavish["history"]:
+        look["trained"] = 4 * look["rollouts"]
+    lavish = cut(lavish, job)
+    assert score([thrifty], 30_000)[0] == 1.5 * 5_500
+    assert score([lavish], 30_000)[0] == 5 * 5_500
+    free = [cut(result, make_job(budget=30_000)) for result in (thrifty, lavish)]
+    assert {score([result], 30_000)[0] for result in free} == {5_500}
+
+
 def test_what_reaches_nothing_is_told_apart_by_the_area():
     slow, slower = play(make_job(budget=2_000), rising(0.02)), play(make_job(budget=2_000), rising(0.01))
     assert score([slow], 2_000)[:-1] == score([slower], 2_000)[:-1]
@@ -187,6 +201,17 @@ def test_a_run_covers_a_longer_job_only_if_that_would_have_ended_there(speed: fl
     long_job = replace(job, budget=500 * (short + longer), after=after)
     done = play(job, rising(speed))
     assert covers(done, long_job) == (play(long_job, rising(speed))["history"] == done["history"] and _reached(done))
+
+
+@given(speeds, st.integers(1, 30), st.integers(1, 30), st.sampled_from([0.0, 1.0, 3.0]))
+def test_a_run_at_another_price_serves_as_far_as_it_went(speed: float, size: int, other_size: int, price: float):
+    """Half of the rollouts are trained on: 500 cost 500 + 250 x price."""
+    done = play(make_job(budget=500 * size), rising(speed))
+    job = make_job(budget=500 * other_size, price=price)
+    if covers(done, job):
+        assert cut(done, job) == play(job, rising(speed))
+    else:
+        assert done["history"] != play(job, rising(speed))["history"] or not price
 
 
 def _reached(result: dict) -> bool:

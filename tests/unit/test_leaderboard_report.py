@@ -52,6 +52,11 @@ def test_a_target_that_was_not_reached_is_null():
 # ------------------------------ what seeds needed ------------------------------
 
 
+def test_where_cost_is_the_budget_a_seed_counts_with_its_rollouts():
+    result = play(make_job(price=1.0, budget=9_000), rising(0.01))
+    assert needed([result], 0.25, ROLLOUTS) == Needed((6_000,), 0)
+
+
 def test_a_seed_that_never_reached_the_target_counts_with_what_it_used():
     own = runs("greso", 0.1, 0.01)
     assert needed(own, 0.25, ROLLOUTS) == Needed((3_000, 10_000), 1)

@@ -17,12 +17,12 @@ TrainOn = Literal["qualified", "all"]
 class CurriculumLimits(Settings):
     """What a user sets of the controller under `curriculum`; the configuration has it all, and more."""
 
-    schedule: Schedule = "merged"
+    schedule: Schedule = "streaming"
     """merged: continuation of one round and screening of the next share one generation call.
     streaming: a prompt is continued the moment its screening is mixed, under the same weights; new prompts are admitted
     until the expected number of ready ones covers the batch. data.gen_batch_size bounds the prompts in screening."""
 
-    train_on: TrainOn = "qualified"
+    train_on: TrainOn = "all"
     """qualified: prompts whose screening is all wrong or all right are dropped, as in the original method.
     all: they are trained on with their screening rollouts, and nothing that was generated is thrown away; it takes
     curriculum.baseline=posterior for these to teach anything."""

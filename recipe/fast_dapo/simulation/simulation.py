@@ -97,7 +97,7 @@ class Scenario:
             check()
 
     def curriculum(self) -> CurriculumSettings:
-        return CurriculumSettings(**self._values(CurriculumSettings.model_fields))
+        return CurriculumSettings(train_on="qualified", **self._values(CurriculumSettings.model_fields))
 
     def engines(self) -> EngineSettings:
         return self._part(EngineSettings)

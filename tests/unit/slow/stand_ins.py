@@ -78,12 +78,12 @@ def make_data(file: Path, numbers: Sequence[int], data_source: str = "arithmetic
 def make_stand_ins(folder: Path) -> StandIns:
     """Everything, in an empty folder."""
     made = StandIns(folder)
-    make_data(made.data("train"), range(400))
-    make_data(made.data("val"), range(400, 464))
+    make_data(made.data("train"), range(600))
+    make_data(made.data("val"), range(600, 664))
     make_data(made.data("few"), range(10))
-    make_data(made.data("unknown_source"), range(400), data_source="somebody/else")
-    make_data(made.data("math"), range(400), data_source="math500")
-    make_data(made.data("verls_gsm8k"), range(400), data_source="openai/gsm8k")
+    make_data(made.data("unknown_source"), range(600), data_source="somebody/else")
+    make_data(made.data("math"), range(600), data_source="math500")
+    make_data(made.data("verls_gsm8k"), range(600), data_source="openai/gsm8k")
     made.data("not_parquet").write_text("question,answer\n")
     # As others write it: JSON lines, a column of another name, numbers for answers, neither index nor ability.
     row = {"data_source": "arithmetic", "reward_model": {"style": "rule", "ground_truth": 7}}

@@ -35,6 +35,7 @@ REWARD = "reward.custom_reward_function.path={rewards}/"
 DEFAULT_REWARD = "reward.custom_reward_function.path=null"
 NO_LORA = "actor_rollout_ref.model.lora_rank=0"
 ROLLOUT = "actor_rollout_ref.rollout"
+POSTERIOR = "curriculum.baseline=posterior algorithm.adv_estimator=posterior"
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,11 @@ GOOD = [
     Line(PLAIN, also="this machine has 0"),
     Line(PLAIN, "trainer.n_gpus_per_node=4 actor_rollout_ref.actor.strategy=fsdp2"),
     Line(PLAIN, "data.train_batch_size=32 actor_rollout_ref.rollout.n=2 actor_rollout_ref.rollout.n_continue=6"),
-    Line(PLAIN, "algorithm.adv_estimator=gae critic.model.path={models}/whole"),
-    Line(PLAIN, "algorithm.adv_estimator=grpo actor_rollout_ref.actor.use_kl_loss=true"),
+    Line(PLAIN, "+signal=two_phase", also="64 prompts x 16 rollouts = 1,024 rollouts"),
+    Line(PLAIN, "+signal=two_phase algorithm.adv_estimator=gae critic.model.path={models}/whole"),
+    Line(PLAIN, "+signal=two_phase algorithm.adv_estimator=grpo actor_rollout_ref.actor.use_kl_loss=true"),
+    Line(PLAIN, "+signal=plain", also="64 prompts x 16 rollouts = 1,024 rollouts"),
+    Line(PLAIN, "+signal=plain algorithm.filter_groups.enable=true data.gen_batch_size=1"),
     Line(PLAIN, "curriculum.enable=false"),
     Line(PLAIN, "curriculum.enable=false algorithm.filter_groups.enable=true data.gen_batch_size=64"),
     Line(GPU),
@@ -73,19 +77,18 @@ GOOD = [
     Line(DEMO, "curriculum.schedule=streaming curriculum.predictor=posterior curriculum.screening=sequential"),
     Line(DEMO, "curriculum.schedule=streaming curriculum.correction=horvitz_thompson"),
     Line(["recipe.fast_dapo.main", "+backend=cpu", "+experiment=arithmetic_demo"], also="32 prompts x 4 rollouts"),
-    Line(DEMO, "curriculum.baseline=posterior", also="16 prompts x 16 rollouts = 256 rollouts"),
+    Line(DEMO, POSTERIOR, also="16 prompts x 16 rollouts = 256 rollouts"),
     Line(
         DEMO,
-        f"curriculum.baseline=posterior curriculum.train_on=all {ROLLOUT}.n=2 {ROLLOUT}.n_continue=6",
+        f"{POSTERIOR} curriculum.train_on=all {ROLLOUT}.n=2 {ROLLOUT}.n_continue=6",
         also="a round +16 prompts x 2 = 32 .*[^$]*at most: prompts whose screening is not mixed .* 2 rollouts",
     ),
     Line(
         DEMO,
-        f"curriculum.baseline=posterior curriculum.train_on=all {ROLLOUT}.n=1 {ROLLOUT}.n_continue=0",
+        f"{POSTERIOR} curriculum.train_on=all {ROLLOUT}.n=1 {ROLLOUT}.n_continue=0",
         also="16 prompts x 1 rollouts = 16 rollouts",
     ),
-    Line(PLAIN, "curriculum.enable=false curriculum.baseline=posterior"),
-    Line(PLAIN, "curriculum.enable=false algorithm.adv_estimator=posterior"),
+    Line(PLAIN, "+signal=plain algorithm.adv_estimator=posterior"),
     Line(DEMO, "data.train_files=[{data}/train.parquet] data.val_files=[{data}/val.parquet]"),
     Line(
         DEMO,
@@ -107,7 +110,7 @@ GOOD = [
     Line(DEMO, f"{REWARD}graded.py curriculum.success_threshold=null curriculum.band=[0.2,0.8]"),
     Line(DEMO, f"{REWARD}signed.py"),
     Line(DEMO, f"{REWARD}waiting.py"),
-    Line(DEMO, "data.val_files={data}/train.parquet", also="warning +400 of 400 prompts of .* are trained on"),
+    Line(DEMO, "data.val_files={data}/train.parquet", also="warning +600 of 600 prompts of .* are trained on"),
     Line(DEMO, "trainer.n_gpus_per_node=2"),
     Line(DEMO, "+actor_rollout_ref.rollout.engine_kwargs.vllm.max_logprobs=64"),
     Line(DEMO, "+actor_rollout_ref.model.override_config.attention_dropout=0.0"),
@@ -137,14 +140,18 @@ BAD = [
     Line(DEMO, "actor_rollout_ref.rollout.n=1", "with one screening rollout .*: raise n to 2 or more, or set train_on"),
     Line(DEMO, "actor_rollout_ref.rollout.n=0", "rollout.n must be an int >= 1, got 0"),
     Line(DEMO, "curriculum.train_on=all", "curriculum.train_on=all needs curriculum.baseline=posterior"),
-    Line(DEMO, "algorithm.adv_estimator=posterior", "curriculum.baseline=posterior: set that in its place"),
+    Line(DEMO, "algorithm.adv_estimator=posterior", "curriculum.baseline=posterior: set that as well"),
+    Line(DEMO, "curriculum.baseline=posterior", "adv_estimator=rloo has no say with curriculum.baseline=posterior"),
+    Line(
+        PLAIN, "algorithm.adv_estimator=grpo", "adv_estimator=grpo has no say .*for the estimator \\+signal=two_phase"
+    ),
     Line(DEMO, "data.train_batch_size=0", "train_batch_size"),
     Line(DEMO, "data.max_response_length=0", "data.max_response_length must be a whole number of at least 1, got 0"),
     Line(DEMO, "algorithm.adv_estimator=rlo", "algorithm.adv_estimator must be one of .*rloo.*; got 'rlo'"),
     Line(DEMO, "actor_rollout_ref.actor.policy_loss.loss_mode=vanila", "loss_mode must be one of .*vanilla"),
     Line(DEMO, "reward.reward_manager.name=daop", "reward.reward_manager.name must be one of .*dapo"),
     Line(DEMO, "algorithm.adv_estimator=gae", "algorithm.adv_estimator=gae needs the values of a critic"),
-    Line(PLAIN, "algorithm.adv_estimator=gae", r"critic.model.path=.*there is no such folder"),
+    Line(PLAIN, "+signal=two_phase algorithm.adv_estimator=gae", r"critic.model.path=.*there is no such folder"),
     Line(DEMO, "trainer.total_training_steps=0", "trainer.total_training_steps must be a whole number of at least 1"),
     Line(DEMO, "actor_rollout_ref.actor.optim.lr=-1", "optim.lr must be a number of at least 0, got -1"),
     Line(DEMO, "actor_rollout_ref.actor.optim.lr=fast", "optim.lr must be a number of at least 0, got 'fast'"),

@@ -22,7 +22,12 @@ from verl_ext.serving.agent_loop import FIRST_SESSION
 from verl_ext.serving.rollout_key import session_of, uid_of
 
 ROOT = Path(__file__).resolve().parents[3]
-SIZES = ["data.train_batch_size=3", "data.gen_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=3"]
+SIZES = [
+    "+signal=two_phase",
+    "data.train_batch_size=3",
+    "data.gen_batch_size=4",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=3",
+]
 
 
 def mixed_now_and_then(index: int, session: int) -> bool:
@@ -181,7 +186,8 @@ def test_horvitz_thompson_weights_whole_groups_and_says_so(store: StoredRows, tm
 
 # ------------------------------ every rollout trained on, with the posterior as baseline ------------------------------
 
-ALL = ["curriculum.train_on=all", "curriculum.baseline=posterior", "trainer.n_gpus_per_node=1"]
+POSTERIOR = ["curriculum.baseline=posterior", "algorithm.adv_estimator=posterior"]
+ALL = ["curriculum.train_on=all", *POSTERIOR, "trainer.n_gpus_per_node=1"]
 # Then a posterior is the prior and what was seen of the prompt.
 ONLY_EVIDENCE = [
     f"curriculum.posterior.{option}" for option in ("discount=1.0", "prior_weight=null", "recalibrate=false")
@@ -362,7 +368,7 @@ def test_a_run_without_posteriors_can_be_resumed_with_them(store: StoredRows, pr
     curriculum.before_checkpoint()
     state = json.loads(json.dumps(curriculum.state_dict()))
     assert state["controller"]["training"]
-    restored, trainer = _make_with_data(tmp_path, "data.gen_batch_size=12", "curriculum.baseline=posterior")
+    restored, trainer = _make_with_data(tmp_path, "data.gen_batch_size=12", *POSTERIOR)
     restored.load_state_dict(state)
     trainer.global_steps, trainer.num_fetched = 2, 12
     batch = restored.collect(3)
@@ -386,7 +392,7 @@ def graded_now_and_then(index: int, session: int) -> float:
 def test_graded_prompts_are_trained_on_where_their_successes_differ(
     store: StoredRows, prepared: Prepared, tmp_path: Path, schedule: str
 ):
-    options = [*GRADED, f"curriculum.schedule={schedule}", "curriculum.baseline=posterior", "trainer.n_gpus_per_node=1"]
+    options = [*GRADED, f"curriculum.schedule={schedule}", *POSTERIOR, "trainer.n_gpus_per_node=1"]
     curriculum, trainer = _make_with_data(tmp_path, *options, num_prompts=40, passes=graded_now_and_then)
     for step in range(1, 4):
         trainer.global_steps, trainer.agent_loop_manager.version = step, step - 1

@@ -150,10 +150,10 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """400 training prompts, and 7 others."""
+    """600 training prompts, and 7 others."""
     folder = tmp_path_factory.mktemp("data")
     paths = {}
-    for name, offset, count in (("train", 0, 400), ("val", 400, 7)):
+    for name, offset, count in (("train", 0, 600), ("val", 600, 7)):
         rows = [
             make_row("arithmetic", f"{index}+1=", "2", index=index, split=name, ability="math")
             for index in range(offset, offset + count)
@@ -199,7 +199,7 @@ def test_the_demos_dry_run(model_dir: Path, files: dict[str, Path], tmp_path: Pa
     train(_compose("+backend=cpu", "+experiment=arithmetic_two_phase", *stand_ins), FAST_DAPO)
     printed = capsys.readouterr().out
     assert "verl 0.9.1" in printed
-    assert f"train.parquet: {'1,024' if has_assets else '400'} rows" in printed
+    assert f"train.parquet: {'1,024' if has_assets else '600'} rows" in printed
     assert "48 prompts x 4 = 192 screening rollouts" in printed
     assert "16 prompts x 16 rollouts = 256 rollouts" in printed
     assert "2 mini-batches of 8 prompts x 1 (ppo_epochs) = 2 updates" in printed
@@ -264,7 +264,8 @@ def test_runs_on_dapo_17k_pass_a_dry_run(
     config = _compose(f"+experiment={experiment}", *_with_stand_ins(model_dir, files, tmp_path))
     train(config, FAST_DAPO)
     printed = capsys.readouterr().out
-    assert "128 prompts x 16 rollouts = 2,048 rollouts" in printed
+    groups = "128 prompts x 16" if "[" in experiment else "512 prompts x 4"
+    assert f"{groups} rollouts = 2,048 rollouts" in printed
     assert "256 rows on each of 8 ranks, 64 of an update" in printed
     assert "at gpu_memory_utilization=0.6: more than" in printed
     assert ("screening rollouts" in printed) == ("[" not in experiment)

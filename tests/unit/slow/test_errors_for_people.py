@@ -17,9 +17,12 @@ from verl_ext.launch.data_checks import DataError, check_data
 ROOT = Path(__file__).resolve().parents[3]
 
 
+POSTERIOR = ("curriculum.baseline=posterior", "algorithm.adv_estimator=posterior")
+
+
 def _config(*overrides: str) -> DictConfig:
     with initialize_config_dir(str(ROOT / "configs"), version_base=None):
-        config = compose("fast_dapo", overrides=list(overrides))
+        config = compose("fast_dapo", overrides=["+signal=two_phase", *overrides])
     resolve_group_size(config)
     return config
 
@@ -48,7 +51,7 @@ def _config(*overrides: str) -> DictConfig:
             )
             for correction in ("horvitz_thompson", "continuation_only")
         ),
-        (["algorithm.adv_estimator=posterior"], ["curriculum.baseline=posterior: set that in its place"]),
+        (["algorithm.adv_estimator=posterior"], ["curriculum.baseline=posterior: set that as well"]),
         (
             ["curriculum.posterior.min_source_share=1.5"],
             ["curriculum.posterior.min_source_share must be a number in [0, 1], got 1.5"],
@@ -156,7 +159,7 @@ def test_screening_may_be_all_there_is():
         "actor_rollout_ref.rollout.n=1",
         "actor_rollout_ref.rollout.n_continue=0",
         "curriculum.train_on=all",
-        "curriculum.baseline=posterior",
+        *POSTERIOR,
     )
     assert config.actor_rollout_ref.rollout.n == 1
     controller = read_settings(config).controller
@@ -171,7 +174,7 @@ def test_mini_batches_are_counted_in_whole_groups_also_without_continuation(n: i
         "actor_rollout_ref.rollout.n_continue=0",
         f"trainer.n_gpus_per_node={ranks}",
         "curriculum.train_on=all",
-        "curriculum.baseline=posterior",
+        *POSTERIOR,
     )
     if is_right:
         assert read_settings(config).controller.group_size == n
@@ -180,15 +183,14 @@ def test_mini_batches_are_counted_in_whole_groups_also_without_continuation(n: i
             read_settings(config)
 
 
-def test_the_posterior_baseline_is_one_of_verls_estimators():
-    """Whatever else was chosen; and with verl's own groups, too."""
-    for enable in ("true", "false"):
-        config = _config(f"curriculum.enable={enable}", "curriculum.baseline=posterior", "algorithm.adv_estimator=grpo")
-        assert config.algorithm.adv_estimator == "posterior"
-        assert read_settings(config).baseline == "posterior"
-    assert _config("curriculum.train_on=qualified").algorithm.adv_estimator == "rloo"
-    # Without curriculum nothing has to be told to it.
-    assert not read_settings(_config("curriculum.enable=false", "algorithm.adv_estimator=posterior")).enable
+@pytest.mark.parametrize("estimator", ["rloo", "grpo", "gae"])
+def test_an_estimator_that_has_no_say_is_refused(estimator: str):
+    config = _config("curriculum.baseline=posterior", f"algorithm.adv_estimator={estimator}")
+    with pytest.raises(ConfigError, match=f"adv_estimator={estimator} has no say with curriculum.baseline=posterior"):
+        read_settings(config)
+    # Without curriculum nothing has to be told to the posterior's.
+    for name in (estimator, "posterior"):
+        assert not read_settings(_config("curriculum.enable=false", f"algorithm.adv_estimator={name}")).enable
 
 
 def test_the_options_of_the_curriculum_reach_the_settings():
@@ -224,9 +226,7 @@ def test_grades_and_a_band_reach_the_settings():
 
 
 def test_the_baseline_needs_a_posterior_whoever_chooses_the_prompts():
-    settings = read_settings(
-        _config("curriculum.train_on=all", "curriculum.baseline=posterior", "curriculum.posterior.use_features=false")
-    )
+    settings = read_settings(_config("curriculum.train_on=all", *POSTERIOR, "curriculum.posterior.use_features=false"))
     assert settings.predictor == "none"
     assert settings.posterior is not None
     assert not settings.posterior.use_features

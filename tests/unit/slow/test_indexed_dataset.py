@@ -271,7 +271,7 @@ def test_the_posterior_remembers_prompts_by_the_index_that_was_made(model_dir: P
     curricula = []
     for name, order in (("first", rows), ("again", rows[::-1])):
         file = save(order, tmp_path / name / "train.parquet")
-        config = compose_config(model_dir, [file], "curriculum.predictor=posterior", *sizes)
+        config = compose_config(model_dir, [file], "+signal=two_phase", "curriculum.predictor=posterior", *sizes)
         resolve_group_size(config)
         check_data(config)
         # Prompts of even numbers are mixed, the others never solved.

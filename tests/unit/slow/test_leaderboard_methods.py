@@ -229,7 +229,7 @@ def job_of(method, **changes):
 
 
 def test_every_method_can_be_made_with_each_of_its_batches():
-    task = make_task("E", NUM_PROMPTS)
+    task = replace(make_task("E", NUM_PROMPTS), states=np.zeros((NUM_PROMPTS, 16)))
 
     def check(method):
         for settings in FULL.grid(method):
