@@ -96,5 +96,5 @@ def test_a_tiny_run_trains_to_its_end(recipe: str, kernels: str, tmp_path: Path)
     for record in records:
         assert record["golden/k/mean" if recipe == "golden_redaction" else "actor/grad_norm"] > 0
         if recipe == "fast_dapo":
-            assert record["curriculum/trained_rollouts"] == 8 * 16
+            assert 8 * 2 <= record["curriculum/trained_rollouts"] <= 8 * 4
             assert record["engine_guard/probs_diff_max"] < 0.1

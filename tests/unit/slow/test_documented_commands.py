@@ -172,9 +172,9 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
     """What a user brings along."""
     made = StandIns(tmp_path_factory.mktemp("stand_ins"))
     make_model(made.model())
-    make_data(made.data("train"), range(400), data_source="math500")
-    make_data(made.data("val"), range(400, 464), data_source="math500")
-    make_data(made.data("influence"), range(464, 528), data_source="math500")
+    make_data(made.data("train"), range(600), data_source="math500")
+    make_data(made.data("val"), range(600, 664), data_source="math500")
+    make_data(made.data("influence"), range(664, 728), data_source="math500")
     make_arc(made.folder / "arc")
     return made
 

@@ -359,6 +359,6 @@ def test_prompts_that_will_be_left_out_are_counted(model_dir: Path, files: dict[
         "data.max_prompt_length=4",
         "+curriculum.n=4",
     )
-    # A character is a token: 0+1= has 4, and the 390 numbers from 10 on have more.
+    # A character is a token: 0+1= has 4, and the 590 numbers from 10 on have more.
     text = dry_run.report(config, {}, FAST_DAPO, Findings())
-    assert f"6 tokens in {files['train']}, 390 over data.max_prompt_length=4 are left out" in text
+    assert f"6 tokens in {files['train']}, 590 over data.max_prompt_length=4 are left out" in text
