@@ -29,7 +29,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
     pools = list(dict.fromkeys(result["job"]["pool"] for result in results))
     columns = min(len(pools), COLUMNS)
     num_rows = -(-len(pools) // columns)
-    figure = Figure(figsize=(max(7.0, 4.6 * columns), 3.7 * num_rows + 0.9), layout="constrained")
+    figure = Figure(figsize=(max(7.0, 4.6 * columns), 3.7 * num_rows + 1.2), layout="constrained")
     panels = figure.subplots(num_rows, columns, squeeze=False).ravel()
     for panel in panels[len(pools) :]:
         panel.set_visible(False)
@@ -55,7 +55,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
         panel.spines[["top", "right"]].set_visible(False)
     for panel in panels[::columns]:
         panel.set_ylabel("pass@1, held out (%)")
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(6, len(handles)), frameon=False)
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=2 * columns + 1, frameon=False)
     # The same runs, the same file.
     with matplotlib.rc_context({"svg.hashsalt": "leaderboard"}):
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
