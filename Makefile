@@ -151,9 +151,9 @@ benchmark: demo-data  ## Measure; docs/benchmarks.md keeps the results. QUICK=1:
 	@$(PY) tests/benchmarks/bench_data_controller.py $(if $(QUICK),--prompts 20000)
 	@test ! -f outputs/fast_dapo_demo/metrics.jsonl || $(PY) tests/benchmarks/step_overhead.py outputs/fast_dapo_demo
 
-leaderboard: demo-data  ## Every way to choose rollouts, each tuned: hours; kill it and call again. QUICK=1: under 15 minutes
+leaderboard: demo-data  ## Every way to choose rollouts, each tuned: hours; kill it and call again. QUICK=1: 15 minutes. BALANCED=1: by cost
 	@$(if $(QUICK),,$(PY) tests/benchmarks/leaderboard_tasks.py)
-	@$(PY) tests/benchmarks/fast_dapo_leaderboard.py $(if $(QUICK),--quick)
+	@$(PY) tests/benchmarks/fast_dapo_leaderboard.py $(if $(QUICK),--quick) $(if $(BALANCED),--balanced)
 
 clean:  ## Remove the environment, caches and everything runs wrote
 	rm -rf $(VENV) outputs .pytest_cache .ruff_cache .hypothesis *.egg-info

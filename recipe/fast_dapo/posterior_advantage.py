@@ -46,7 +46,8 @@ class _Prepared:
 
 
 _prepared: list[_Prepared] = []  # for the batch whose advantages are computed next, if any
-_earlier: list[list[np.ndarray]] = []  # rewards by group of earlier batches, for runs without a posterior
+# Rewards by group of earlier batches, for runs without a posterior. In no checkpoint: a resumed run gathers them anew.
+_earlier: list[list[np.ndarray]] = []
 
 
 def prepare(keys: Sequence[str], prompts: Mapping[str, KnownPrompt], scale: RewardScale) -> None:
