@@ -134,6 +134,11 @@ class Job:
     looks: Spacing = REPORTED_LOOKS
     price: float = 0.0
 
+    @property
+    def most_rollouts(self) -> float:
+        """That the budget is enough for, if all are trained on."""
+        return self.budget / (1 + self.price * self.settings.updates)
+
     @classmethod
     def from_json(cls, job: Mapping[str, Any]) -> "Job":
         plain = {name: value for name, value in job.items() if name not in ("settings", "looks")}

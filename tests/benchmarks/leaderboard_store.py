@@ -68,7 +68,7 @@ class RunStore:
     ) -> list[dict[str, Any]]:
         """Make what is missing, the longest first; the results of all jobs, in their order."""
         missing = [job for job in dict.fromkeys(jobs) if self.find(job) is None]
-        missing.sort(key=lambda job: -seconds_of(job.method, job.budget / (1 + job.price * job.settings.updates)))
+        missing.sort(key=lambda job: -seconds_of(job.method, job.most_rollouts))
         began = said = time.monotonic()
         futures = {workers.submit(run, job): job for job in missing}
         try:

@@ -69,6 +69,11 @@ class Job:
     settings: Settings
     budget: int
 
+    @property
+    def most_rollouts(self) -> int:
+        """As a job of the leaderboard has it."""
+        return self.budget
+
     @classmethod
     def from_json(cls, job: Mapping[str, Any]) -> "Job":
         return cls(**{**job, "settings": Settings(**job["settings"])})

@@ -52,7 +52,7 @@ RUN_BY = {
     "data_preprocess.dapo_math_17k": "tests/unit/test_math_data.py",
     "data_preprocess.gsm8k": "tests/unit/test_math_data.py",
     "data_preprocess.math_file": "tests/unit/test_math_file.py",
-    "data_preprocess.prompt_states": "tests/unit/test_prompt_states.py",
+    "data_preprocess.prompt_states": "tests/unit/slow/test_prompt_states.py",
     "data_preprocess.real_toxicity_prompts": "tests/unit/test_real_toxicity_prompts.py",
     "data_preprocess.toxicity_classifier": "tests/unit/slow/test_toxicity_classifier.py",
     "data_preprocess.toxicity_model": "tests/unit/slow/test_toxicity_model.py",
