@@ -35,10 +35,11 @@ class StateError(SignalError):
     """The states of these prompts cannot be computed."""
 
 
-def encode(prompts: Sequence[Any], tokenizer: Any, template: Mapping[str, Any]) -> list[list[int]]:
+def encode(prompts: Sequence[Any], tokenizer: Any, template: Mapping[str, Any], name: str) -> list[list[int]]:
     """Token ids of chat messages, with the start of the answer that the template gives.
 
     Args:
+        name: Of their file, for messages.
         template: Further arguments of the tokenizer's chat template, `chat_template` itself among them.
 
     Raises:
@@ -46,16 +47,18 @@ def encode(prompts: Sequence[Any], tokenizer: Any, template: Mapping[str, Any]) 
     """
     for row, messages in enumerate(prompts):
         if not all(isinstance(message["content"], str) for message in messages):
-            raise StateError(f"row {row}: expected prompts of text, got parts. Images and audio are not supported.")
+            raise StateError(
+                f"{name}, row {row}: expected prompts of text, got parts. Images and audio are not supported."
+            )
     try:
         texts = tokenizer.apply_chat_template(prompts, add_generation_prompt=True, tokenize=False, **template)
     except Exception as error:  # a template may raise anything
         raise StateError(
-            f"the chat template cannot render a prompt: {error}. A base model without one needs --raw_prompt."
+            f"{name}: the chat template cannot render a prompt: {error}. A base model without one needs --raw_prompt."
         ) from error
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
     if empty := [row for row, tokens in enumerate(ids) if not tokens]:
-        raise StateError(f"{len(empty)} prompts have no tokens, the first is row {empty[0]}. Drop those rows.")
+        raise StateError(f"{name}: {len(empty)} prompts have no tokens, the first is row {empty[0]}. Drop those rows.")
     return ids
 
 
@@ -116,7 +119,7 @@ def with_states(table: pa.Table, states_NC: np.ndarray) -> pa.Table:
     """The table with a list of numbers for each row in `extra_info`, which is made if it is not there."""
     lists = pa.array(states_NC.tolist(), type=pa.list_(pa.float32()))
     fields: dict[str, pa.Array] = {}
-    if "extra_info" in table.column_names:
+    if "extra_info" in table.column_names and not pa.types.is_null(table["extra_info"].type):
         info = table["extra_info"].combine_chunks()
         # flatten() and not field(): of a row without extra_info, every field is null.
         fields = {field.name: values for field, values in zip(info.type, info.flatten(), strict=True)}
@@ -141,15 +144,21 @@ def _write(args: argparse.Namespace) -> None:
         raise StateError("two input files have the same name. Rename one: each is written under its own.")
     if same := [path for path, target in zip(args.input, targets, strict=True) if path.resolve() == target.resolve()]:
         raise StateError(f"{same[0]} would be overwritten. Name another folder with --local_save_dir.")
-    check_files(args.input, FileRules(prompt_key=args.prompt_key))
     if others := [path for path in args.input if path.suffix != ".parquet"]:
         raise StateError(f"{others[0]}: expected a file whose name ends in .parquet. Convert it.")
+    check_files(args.input, FileRules(args.prompt_key, needs_ground_truth=False, needs_source_name=False))
     tables = [pq.read_table(path) for path in args.input]
-    tokenizer, model = _load(args.model, args.dtype)
+    if others := [path for path, table in zip(args.input, tables, strict=True) if not _has_room(table)]:
+        raise StateError(f"{others[0]}: expected extra_info to be a struct, as verl reads it. Convert the column.")
+    tokenizer, model = _load(args.model, args.dtype, args.trust_remote_code)
     template = dict(args.chat_template_kwargs)
     if args.raw_prompt:
         template["chat_template"] = raw_chat_template(tokenizer)
-    ids = encode([messages for table in tables for messages in table[args.prompt_key].to_pylist()], tokenizer, template)
+    ids = [
+        tokens
+        for path, table in zip(args.input, tables, strict=True)
+        for tokens in encode(table[args.prompt_key].to_pylist(), tokenizer, template, str(path))
+    ]
     states_PD = last_states(model, ids, args.tokens_per_batch)
     states_PC, share = principal_components(states_PD, args.components)
     begin = 0
@@ -163,7 +172,15 @@ def _write(args: argparse.Namespace) -> None:
     )
 
 
-def _load(name: str, dtype: str) -> tuple[Any, Any]:
+def _has_room(table: pa.Table) -> bool:
+    """For another field of `extra_info`."""
+    if "extra_info" not in table.column_names:
+        return True
+    kind = table["extra_info"].type
+    return pa.types.is_struct(kind) or pa.types.is_null(kind)
+
+
+def _load(name: str, dtype: str, trusts: bool) -> tuple[Any, Any]:
     """The tokenizer, and the model on a GPU where there is one."""
     import torch
     from transformers import AutoModel, AutoTokenizer
@@ -172,8 +189,8 @@ def _load(name: str, dtype: str) -> tuple[Any, Any]:
     logging.set_verbosity_error()  # it would name the weights of the head, which is not needed
     logging.disable_progress_bar()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModel.from_pretrained(name, dtype=dtype)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trusts)
+        model = AutoModel.from_pretrained(name, dtype=dtype, trust_remote_code=trusts)
     except (OSError, ValueError) as error:
         raise StateError(
             f"--model {name}: neither a folder with a model and its tokenizer nor a model that the hub gave us "
@@ -193,6 +210,7 @@ def _parser() -> argparse.ArgumentParser:
         "--dtype", default="auto", choices=("auto", "bfloat16", "float32"), help="of the weights (auto)"
     )
     parser.add_argument("--prompt_key", default="prompt", help="column of the messages, as data.prompt_key")
+    parser.add_argument("--trust_remote_code", action="store_true", help="as actor_rollout_ref.model.trust_remote_code")
     parser.add_argument("--raw_prompt", action="store_true", help="messages without a chat template")
     parser.add_argument("--chat_template_kwargs", type=json_object, default={}, help="JSON for the chat template")
     return parser

@@ -82,8 +82,14 @@ class Curriculum(Collector):
             if len(self._position) < len(dataset):
                 raise SignalError(
                     f"data.custom_cls: {len(dataset)} prompts have only {len(self._position)} values of `index`, by "
-                    "which the posterior remembers them. Give each its own, or set curriculum.predictor=none and "
-                    "curriculum.baseline=estimator."
+                    "which the posterior remembers them. Give each its own, or set +signal=two_phase."
+                )
+            batch = self.settings.controller.train_batch_size
+            if self.settings.predictor == "posterior" and len(dataset) < batch:
+                raise SignalError(
+                    f"{len(dataset)} prompts are left of data.train_files, fewer than data.train_batch_size={batch}: "
+                    "the posterior chooses none twice for one batch. Lower data.train_batch_size, add data, or raise "
+                    "data.max_prompt_length if long prompts were left out."
                 )
 
     # ------------------------------ collecting a batch ------------------------------

@@ -87,7 +87,7 @@ def posterior_advantage(
                 raise SignalError(
                     f"algorithm.adv_estimator=posterior expected the {len(prepared.keys)} rows that the curriculum "
                     f"collected, got {len(rewards_B)}: what adds or removes rows in between must call `prepare` again, "
-                    "or set curriculum.baseline=estimator"
+                    "or take another estimator (+signal=two_phase)"
                 )
             advantages_B = _with_posteriors(rewards_B, prepared)
         else:

@@ -28,7 +28,7 @@ class CurriculumNode(CurriculumLimits):
     """The node `curriculum` of the configuration."""
 
     enable: bool = True
-    """false: the plain algorithm in the same trainer, n + n_continue rollouts for every prompt."""
+    """false: no curriculum, n + n_continue rollouts for every prompt; all else stays. See +signal=plain."""
 
     screening: Screening = "fixed"
     """fixed: all n screening rollouts at once.
@@ -119,6 +119,14 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
     node = read_node(config, "curriculum", CurriculumNode, f"configs/{FILE.path}", also=problems)
     if node.enable:
         problems += _check_curriculum(config, node)
+    elif (
+        OmegaConf.select(config, "algorithm.filter_groups.enable")
+        and config.algorithm.adv_estimator == POSTERIOR_ESTIMATOR
+    ):
+        problems.append(
+            "algorithm.filter_groups keeps groups for their rewards, for which algorithm.adv_estimator=posterior is "
+            "biased: set rloo or grpo, as +signal=plain does"
+        )
     data = config.data
     sizes = {
         "n": node.n,
@@ -184,13 +192,14 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
     if node.train_on == "all" and node.baseline != "posterior":
         problems.append(
             "curriculum.train_on=all needs curriculum.baseline=posterior: other baselines learn nothing from a group "
-            "of equal rewards, and one that uses rollouts whose number depended on the others is biased"
+            "of equal rewards, and one that uses rollouts whose number depended on the others is biased. Or set "
+            "train_on=qualified"
         )
     estimator = config.algorithm.adv_estimator
     if estimator == POSTERIOR_ESTIMATOR and node.baseline != "posterior":
         problems.append(
             "algorithm.adv_estimator=posterior hears of the curriculum's posteriors and stages by "
-            "curriculum.baseline=posterior: set that as well"
+            "curriculum.baseline=posterior: set that as well, or algorithm.adv_estimator=rloo | grpo"
         )
     if estimator != POSTERIOR_ESTIMATOR and node.baseline == "posterior":
         problems.append(

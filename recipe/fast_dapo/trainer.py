@@ -13,7 +13,7 @@ from verl_ext.trainer.trainer import SignalTrainer
 
 @register_trainer("fast_dapo")
 class FastDapoTrainer(SignalTrainer):
-    """Screens prompts, continues those with a mixed result, and trains on complete groups.
+    """Chooses and screens prompts, continues those with a mixed result, and trains on finished ones.
 
     With `curriculum.enable=false` it is verl's plain synchronous trainer with groups of n + n_continue.
     """

@@ -105,6 +105,11 @@ def _problems(config: DictConfig, settings: TracInSettings) -> list[str]:
             "tracin.selection.baseline=after centres one advantage a sample, but adv_estimator=gae gives one a token: "
             "use baseline=before"
         )
+    if settings.selection.baseline == "after" and config.algorithm.adv_estimator == "posterior":
+        problems.append(
+            "tracin.selection.baseline=after centres groups anew, which undoes adv_estimator=posterior: a group of "
+            "equal rewards would teach nothing. Use baseline=before"
+        )
     if config.get("distillation") and config.distillation.get("enabled", False):
         problems.append("distillation losses are not scored: set distillation.enabled=false")
     return problems

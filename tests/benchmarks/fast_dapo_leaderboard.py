@@ -155,16 +155,17 @@ def check_base_models(folder: Path, pools: Sequence[str]) -> None:
 
 def estimate(args: argparse.Namespace, protocol: Protocol, after: int) -> str:
     """What a call takes at most, for people; by processor seconds measured on pool B."""
-    # With a price, a rollout that is generated and trained on once costs more than one.
+    # With a price, a rollout that is generated and trained on once costs more than one; what is thrown away does not.
     unit = 1 + protocol.price
     rollouts = protocol.num_seeds * (protocol.budget + after) / unit
     if args.settings is None:
         rollouts += protocol.tuning_cost / unit
     minutes = len(args.pools) * sum(seconds_of(method, rollouts) for method in args.methods) / 60
+    bound = "about" if protocol.price else "at most"
     per_run = ", ".join(f"{method} {seconds_of(method, protocol.budget / unit):.0f}" for method in args.methods)
     return (
         f"Processor seconds of a run of {protocol.budget / unit:,.0f} rollouts: {per_run}.\n"
-        f"Altogether at most {minutes:,.0f} processor minutes, {minutes / args.workers:,.0f} on {args.workers} idle "
+        f"Altogether {bound} {minutes:,.0f} processor minutes, {minutes / args.workers:,.0f} on {args.workers} idle "
         "cores, less what is already there. Many runs end sooner, at +25 points: expect two thirds to three quarters."
     )
 
@@ -175,10 +176,12 @@ def describe(protocol: Protocol, after: int, settings: str | None) -> str:
     tuning = f"at most {protocol.tuning_cost:,} {what} on seeds {protocol.rungs[0].seeds[0]} and up"
     end = f"at +25 points{f' and {after:,} rollouts' if after else ''}, or after {protocol.budget:,} {what}"
     tuned = f"tuned per method and pool over {protocol.num_candidates} candidates, {tuning}"
+    tuned += f" (the first rung on pool {protocol.pools[0]})"
+    missing = "with what they had used" if protocol.price else "as the budget"
     return (
         f"Settings: {settings or tuned}. Reported: {protocol.num_seeds} other seeds; a run ends {end}. Means over "
         "seeds with 95 % bootstrap intervals; one with a > is a lower bound, as seeds that never reached the target "
-        "count as the budget. x uniform: how many times fewer rollouts than the better uniform method. Costs are "
+        f"count {missing}. x uniform: how many times fewer rollouts than the better uniform method. Costs are "
         "tokens, generated : trained, relative to it."
     )
 
@@ -229,7 +232,9 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.ArgumentParser, arg
     form.add_argument(
         "--balanced", action="store_true", help="tuned by generated + trained rollouts; in a folder of its own"
     )
-    parser.add_argument("--to-the-end", action="store_true", help="go on for 10,000 rollouts after +25: collapses")
+    parser.add_argument(
+        "--to-the-end", action="store_true", help="go on for 10,000 rollouts (of cost) after +25: collapses"
+    )
     parser.add_argument("--output", type=Path, help=f"folder ({OUTPUT.relative_to(ROOT)}, with --quick .._quick, ...)")
     parser.add_argument("--workers", type=int, default=2, help="processes side by side, one thread each")
     known = parser.add_mutually_exclusive_group()

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "configs/experiment").glob("*.yaml"))
 ON_CPU = ("arithmetic_demo", "arithmetic_two_phase", "tracin_arithmetic", "tracin_toxicity")
 # Laid over the configuration of a model.
-BASELINES = ("dapo17k_dapo", "dapo17k_grpo", "dapo17k_rloo")
+BASELINES = ("dapo17k_dapo", "dapo17k_grpo", "dapo17k_rloo", "dapo17k_two_phase")
 # Laid over any run for GPUs.
 SMALLER = ("one_gpu",)
 ON_GPU = tuple(name for name in EXPERIMENTS if name not in (*ON_CPU, *BASELINES, *SMALLER))
@@ -76,7 +76,7 @@ def test_every_recipe_composes_and_validates(recipe: str, backend: list[str]):
     _validate(_compose(*backend, "tracin.validation_files=influence.parquet", recipe=recipe))
 
 
-def test_the_default_is_what_the_leaderboard_recommends():
+def test_the_default_is_choose():
     settings = read_settings(_resolved(_compose()))
     assert (settings.predictor, settings.baseline) == ("posterior", "posterior")
     assert (settings.controller.schedule, settings.controller.train_on) == ("streaming", "all")
@@ -141,11 +141,11 @@ def test_every_experiment_of_a_gpu_composes_and_validates_as_it_is(experiment: s
 def test_every_baseline_goes_over_every_model(baseline: str, model: str):
     fast, config = _compose(f"+experiment={model}"), _compose(f"+experiment=[{model},{baseline}]")
     _validate(config)
-    assert not config.curriculum.enable
+    assert config.curriculum.enable == (baseline == "dapo17k_two_phase")
     assert config.actor_rollout_ref.model.path == fast.actor_rollout_ref.model.path
     assert config.trainer.experiment_name == baseline
     assert config.algorithm.filter_groups.enable == (baseline == "dapo17k_dapo")
-    assert config.algorithm.adv_estimator == ("rloo" if baseline == "dapo17k_rloo" else "grpo")
+    assert config.algorithm.adv_estimator == ("grpo" if baseline in ("dapo17k_dapo", "dapo17k_grpo") else "rloo")
     # As many rollouts per step and updates as Fast DAPO has at most.
     assert _rollouts_and_updates(_resolved(config)) == _rollouts_and_updates(_resolved(fast))
 

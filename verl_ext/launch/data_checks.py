@@ -137,6 +137,11 @@ def check_rows(name: str, files: Files, config: DictConfig) -> FilesReport:
 def _check_fetch(data: DictConfig, num_rows: int) -> None:
     limit = data.get("train_max_samples", -1)
     num_prompts = min(num_rows, limit) if limit > 0 else num_rows
+    if num_prompts < data.train_batch_size:
+        raise DataError(
+            f"data.train_files hold {num_prompts} prompts, fewer than one batch of data.train_batch_size="
+            f"{data.train_batch_size}: there would never be one. Lower data.train_batch_size or add data."
+        )
     needed = data.get("gen_batch_size") or data.train_batch_size
     if num_prompts < needed:
         raise DataError(

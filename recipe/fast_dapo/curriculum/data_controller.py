@@ -1,9 +1,10 @@
 """Two-phase curriculum sampling: which prompts are generated next, and which are trained on.
 
-The first phase is screening: every prompt gets n rollouts. One that always fails or always passes has zero advantage
-everywhere and is dropped. The second is continuation: one with 0 < pass rate < 1 gets n_continue more rollouts, and
-joins a training batch with all n + n_continue. `records.Fate` draws the ways of a prompt, and `grading.py` has what a
-success is where rewards are graded.
+The first phase is screening: every prompt gets n rollouts. The second is continuation: one with 0 < pass rate < 1 gets
+n_continue more, and joins a training batch with all n + n_continue. One that always fails or always passes joins it as
+it is (`train_on="all"`), or is dropped ("qualified"): for RLOO and GRPO it has zero advantage everywhere.
+
+`records.Fate` draws the ways of a prompt, and `grading.py` has what a success is where rewards are graded.
 
 Screening of new prompts and continuation of those that qualified share one generation call (`schedule="merged"`):
 

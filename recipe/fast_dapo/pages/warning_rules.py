@@ -51,6 +51,6 @@ RULES = (
         "curriculum/qualified_share",
         lambda value: value == 0,
         "not one screened prompt was mixed at {count} steps",
-        "use prompts nearer to the model's ability, a larger rollout.n, or predictor=posterior",
+        "use prompts nearer to the model's ability, or a larger rollout.n",
     ),
 )

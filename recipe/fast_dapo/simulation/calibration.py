@@ -60,9 +60,18 @@ class MeasuredRun:
         return self.column("timing_s/step") - self.column("timing_s/save_checkpoint")
 
     def sizes(self) -> dict[str, Any]:
-        """What the run's configuration fixes, under the names of `Scenario`."""
+        """What the run's configuration fixes, under the names of `Scenario`.
+
+        Raises:
+            SignalError: If the run trains on prompts that were not mixed: a simulated one drops them.
+        """
         c = self.config
         rollout, curriculum = c.actor_rollout_ref.rollout, c.curriculum
+        if curriculum.get("train_on", "qualified") != "qualified":
+            raise SignalError(
+                f"{self.folder}: a run with curriculum.train_on={curriculum.train_on} cannot be simulated, which drops "
+                "prompts that are not mixed. Take one of +signal=two_phase."
+            )
         gen_batch_size = c.data.gen_batch_size
         return {
             # A configuration that a trainer has resolved has verl's n + n_continue in rollout.n.

@@ -69,7 +69,10 @@ GOOD = [
     Line(PLAIN, "+signal=plain", also="64 prompts x 16 rollouts = 1,024 rollouts"),
     Line(PLAIN, "+signal=plain algorithm.filter_groups.enable=true data.gen_batch_size=1"),
     Line(PLAIN, "curriculum.enable=false"),
-    Line(PLAIN, "curriculum.enable=false algorithm.filter_groups.enable=true data.gen_batch_size=64"),
+    Line(PLAIN, "curriculum.enable=false algorithm.adv_estimator=grpo algorithm.filter_groups.enable=true"),
+    Line(["recipe.fast_dapo.main", "+experiment=[dapo17k_qwen2_5_1_5b,dapo17k_two_phase]"], also="128 prompts x 16"),
+    Line([*GPU, "+signal=two_phase"], also="64 prompts x 16 rollouts = 1,024 rollouts"),
+    Line([*GPU, "+signal=plain"], also="64 prompts x 16 rollouts = 1,024 rollouts"),
     Line(GPU),
     Line(GPU, "trainer.logger=[console,wandb]"),
     Line(["recipe.fast_dapo.main", "+experiment=[dapo17k_qwen2_5_1_5b,one_gpu]"]),
@@ -141,6 +144,12 @@ BAD = [
     Line(DEMO, "actor_rollout_ref.rollout.n=0", "rollout.n must be an int >= 1, got 0"),
     Line(DEMO, "curriculum.train_on=all", "curriculum.train_on=all needs curriculum.baseline=posterior"),
     Line(DEMO, "algorithm.adv_estimator=posterior", "curriculum.baseline=posterior: set that as well"),
+    Line(
+        PLAIN, "curriculum.enable=false algorithm.filter_groups.enable=true", "set rloo or grpo, as .signal=plain does"
+    ),
+    Line(
+        PLAIN, "data.train_batch_size=1024 data.gen_batch_size=64", "600 prompts, fewer than one batch of data.train_b"
+    ),
     Line(DEMO, "curriculum.baseline=posterior", "adv_estimator=rloo has no say with curriculum.baseline=posterior"),
     Line(
         PLAIN, "algorithm.adv_estimator=grpo", "adv_estimator=grpo has no say .*for the estimator \\+signal=two_phase"

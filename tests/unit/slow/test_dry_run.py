@@ -25,7 +25,7 @@ from verl_ext.launch.train import train
 
 ROOT = Path(__file__).resolve().parents[3]
 MATH_RUNS = ("dapo17k_qwen2_5_1_5b", "dapo17k_qwen2_5_math_1_5b", "dapo17k_qwen2_5_math_7b", "dapo17k_qwen3_4b")
-BASELINES = ("dapo17k_rloo", "dapo17k_grpo", "dapo17k_dapo")
+BASELINES = ("dapo17k_rloo", "dapo17k_grpo", "dapo17k_dapo", "dapo17k_two_phase")
 
 
 # ------------------------------ batches ------------------------------
@@ -268,7 +268,7 @@ def test_runs_on_dapo_17k_pass_a_dry_run(
     assert f"{groups} rollouts = 2,048 rollouts" in printed
     assert "256 rows on each of 8 ranks, 64 of an update" in printed
     assert "at gpu_memory_utilization=0.6: more than" in printed
-    assert ("screening rollouts" in printed) == ("[" not in experiment)
+    assert ("screening rollouts" in printed) == ("[" not in experiment or "two_phase" in experiment)
     assert ("reference policy waits" in printed) == ("grpo" in experiment)
 
 

@@ -254,6 +254,7 @@ def _data_config(tokenizer_dir: Path, train: Path, *overrides: str) -> DictConfi
         f"data.train_files={train}",
         f"data.val_files={train}",
         f"actor_rollout_ref.model.path={tokenizer_dir}",
+        "data.train_batch_size=1",
         "data.gen_batch_size=2",
         *overrides,
     )
@@ -296,6 +297,12 @@ def test_fewer_prompts_than_one_fetch_are_refused(tokenizer_dir: Path, tmp_path:
     write_parquet(_rows("1+1="), tmp_path / "train.parquet")
     with pytest.raises(DataError, match="1 prompts, fewer than one fetch"):
         check_data(_data_config(tokenizer_dir, tmp_path / "train.parquet"))
+
+
+def test_fewer_prompts_than_one_batch_are_refused(tokenizer_dir: Path, tmp_path: Path):
+    write_parquet(_rows("1+1=", "1+2="), tmp_path / "train.parquet")
+    with pytest.raises(DataError, match=r"2 prompts, fewer than one batch of data\.train_batch_size=3"):
+        check_data(_data_config(tokenizer_dir, tmp_path / "train.parquet", "data.train_batch_size=3"))
 
 
 def test_another_version_of_verl_is_refused(monkeypatch: pytest.MonkeyPatch):

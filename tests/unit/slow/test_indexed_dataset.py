@@ -63,6 +63,7 @@ def compose_config(model_dir: Path, train: list[str], *overrides: str, val: list
         f"data.train_files={json.dumps(train)}",
         f"data.val_files={json.dumps(val or train[:1])}",
         f"actor_rollout_ref.model.path={model_dir}",
+        "data.train_batch_size=2",
         "data.gen_batch_size=2",
         "data.filter_overlong_prompts=false",
     ]

@@ -78,7 +78,7 @@ def test_prompts_are_rendered_as_verl_renders_them(tokenizer):
 
     prompts = [row["prompt"] for row in rows_of(TEXTS)]
     verls = [normalize_token_ids(apply_chat_template(tokenizer, messages)) for messages in prompts]
-    assert encode(prompts, tokenizer, {}) == verls
+    assert encode(prompts, tokenizer, {}, "file") == verls
 
 
 # ------------------------------ components ------------------------------
@@ -106,7 +106,7 @@ def test_there_are_no_more_components_than_prompts_or_dimensions(num_prompts, di
 # ------------------------------ files ------------------------------
 
 
-@pytest.mark.parametrize("info", [[{"index": 1, "level": None}, None], None])
+@pytest.mark.parametrize("info", [[{"index": 1, "level": None}, None], [None, None], None])
 def test_all_else_in_a_row_stays(info):
     table = pa.table({"prompt": ["a", "b"], "n": [1, 2]} | ({} if info is None else {"extra_info": info}))
     after = with_states(table, np.array([[0.5, 1.0], [2.0, 3.0]])).to_pylist()
@@ -124,7 +124,7 @@ def test_the_command_writes_files_that_the_prior_learns_from(tmp_path, model_fol
           "--components", "2"])  # fmt: skip
     frames = [datasets.Dataset.from_parquet(str(tmp_path / "out" / file.name)) for file in files]
     prompts = [messages for frame in frames for messages in frame["prompt"]]
-    expected, share = principal_components(last_states(model, encode(prompts, tokenizer, {}), 100), 2)
+    expected, share = principal_components(last_states(model, encode(prompts, tokenizer, {}, "file"), 100), 2)
     got = np.array([info["prompt_state"] for frame in frames for info in frame["extra_info"]])
     np.testing.assert_allclose(got, expected, atol=1e-5)
     assert f"2 components hold {share:.0%}" in capsys.readouterr().out
@@ -150,7 +150,10 @@ def test_a_second_call_replaces_the_states(tmp_path, model_folder):
         (["gone.parquet"], [], "gone.parquet"),
         (["a.parquet"], ["--prompt_key", "question"], "question"),
         (["a.parquet"], ["--model", "more"], "--model more: neither a folder with a model"),
-        (["parts.parquet"], [], "expected prompts of text, got parts"),
+        (["parts.parquet"], [], "parts.parquet, row 0: expected prompts of text, got parts"),
+        (["text_info.parquet"], [], "text_info.parquet"),
+        (["a.jsonl"], [], "a.jsonl: expected a file whose name ends in .parquet"),
+        (["bare.parquet"], [], None),
         (["a.parquet"], ["--chat_template_kwargs", '{"chat_template": "{{ oops() }}"}'], "cannot render a prompt"),
         (["a.parquet"], ["--chat_template_kwargs", '{"chat_template": " "}'], None),
         (["a.parquet"], ["--chat_template_kwargs", '{"chat_template": ""}'], "4 prompts have no tokens"),
@@ -161,6 +164,10 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path, model_folder, monkeyp
     (tmp_path / "more").mkdir()
     write(tmp_path / "a.parquet")
     write(tmp_path / "more/a.parquet")
+    messages = [[{"role": "user", "content": text}] for text in TEXTS]
+    pq.write_table(pa.table({"prompt": messages}), tmp_path / "bare.parquet")
+    pq.write_table(pa.table({"prompt": messages, "extra_info": ["{}"] * 4}), tmp_path / "text_info.parquet")
+    (tmp_path / "a.jsonl").write_text("{}")
     parts = [{"role": "user", "content": [{"type": "text", "text": "1+1="}]}]
     write_parquet([make_row("sums", parts, "2", index=0, split="train", ability="math")], tmp_path / "parts.parquet")
     command = ["--model", str(model_folder), "--input", *inputs, "--local_save_dir", "out", *extra]

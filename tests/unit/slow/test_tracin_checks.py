@@ -62,8 +62,9 @@ def test_all_problems_are_named_at_once(data: Path):
         check_config(config)
 
 
-def test_centring_again_needs_one_advantage_a_sample(data: Path):
-    config = _config(data, "algorithm.adv_estimator=gae", "tracin.selection.baseline=after")
+@pytest.mark.parametrize("estimator", ["gae", "posterior"])
+def test_centring_again_needs_one_advantage_a_sample_that_is_centred_by_group(data: Path, estimator: str):
+    config = _config(data, f"algorithm.adv_estimator={estimator}", "tracin.selection.baseline=after")
     with pytest.raises(ConfigError, match="baseline=before"):
         check_config(config)
 
