@@ -86,11 +86,8 @@ class Curriculum(Collector):
                 )
             batch = self.settings.controller.train_batch_size
             if self.settings.predictor == "posterior" and len(dataset) < batch:
-                raise SignalError(
-                    f"{len(dataset)} prompts are left of data.train_files, fewer than data.train_batch_size={batch}: "
-                    "the posterior chooses none twice for one batch. Lower data.train_batch_size, add data, or raise "
-                    "data.max_prompt_length if long prompts were left out."
-                )
+                left = f"{len(dataset)} prompts are left of data.train_files, fewer than data.train_batch_size={batch}"
+                raise SignalError(f"{left}. Lower data.train_batch_size, raise data.max_prompt_length, or add data.")
 
     # ------------------------------ collecting a batch ------------------------------
 

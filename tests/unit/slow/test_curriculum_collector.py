@@ -209,6 +209,14 @@ def _make_with_data(
     return curriculum, trainer
 
 
+def test_a_batch_that_the_posterior_could_never_fill_is_refused(tmp_path: Path):
+    """As many prompts as a batch has are enough."""
+    options = ["data.gen_batch_size=3", "curriculum.predictor=posterior"]
+    with pytest.raises(SignalError, match=r"2 prompts are left .* fewer than data\.train_batch_size=3\. Lower"):
+        _make_with_data(tmp_path, *options, num_prompts=2)
+    _make_with_data(tmp_path, *options, num_prompts=3)
+
+
 class Prepared:
     """What an estimator is told, in place of telling it."""
 

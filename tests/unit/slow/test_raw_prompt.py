@@ -62,7 +62,7 @@ def recipe_config() -> DictConfig:
 
 
 def compose_config(tokenizer_dir: Path, *overrides: str, train: Path | str = "train.parquet") -> DictConfig:
-    files = [f"data.train_files={train}", f"data.val_files={train}", "data.gen_batch_size=1"]
+    files = [f"data.train_files={train}", f"data.val_files={train}", "data.train_batch_size=1", "data.gen_batch_size=1"]
     model = f"actor_rollout_ref.model.path={tokenizer_dir}"
     return OmegaConf.merge(recipe_config(), OmegaConf.from_dotlist([model, *files, *overrides]))
 
