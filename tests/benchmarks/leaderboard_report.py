@@ -15,8 +15,8 @@ from efficiency_report import TARGETS, at_target, smoothed
 from leaderboard_protocol import BASELINES, METHODS, Job, Result, score
 from scipy.stats import bootstrap
 
-CONFIDENCE = 0.95
-RESAMPLES = 9_999
+from verl_ext.evaluation.statistics.estimates import CONFIDENCE, NUM_RESAMPLES, bootstrap_mean
+
 # A token that is generated to a token that is trained on.
 PRICES = ((1, 1), (1, 3), (3, 1))
 # A run collapses if its accuracy falls by so much after the last target.
@@ -80,7 +80,8 @@ class Needed:
 
     def interval(self) -> Interval | None:
         """95 % bootstrap interval of the mean over seeds; None for a single seed."""
-        return None if len(self.by_seed) < 2 else _interval((self.by_seed,), lambda x, axis: np.mean(x, axis))
+        found = bootstrap_mean(self.by_seed)
+        return None if found.low is None or found.high is None else (found.low, found.high)
 
 
 def needed(results: Sequence[Result], gain: float, prices: Mapping[str, float]) -> Needed:
@@ -116,21 +117,16 @@ def ratio(over: Needed, under: Needed) -> Ratio:
     signs = {(False, False): "", (True, False): ">", (False, True): "<", (True, True): "?"}
     interval = None
     if min(len(over.by_seed), len(under.by_seed)) > 1:
-        interval = _interval((over.by_seed, under.by_seed), lambda x, y, axis: np.mean(x, axis) / np.mean(y, axis))
+        found = bootstrap(
+            (over.by_seed, under.by_seed),
+            lambda x, y, axis: np.mean(x, axis) / np.mean(y, axis),
+            n_resamples=NUM_RESAMPLES,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            rng=np.random.default_rng(0),
+        ).confidence_interval
+        interval = float(found.low), float(found.high)
     return Ratio(over.mean / under.mean, interval, signs[over.is_bound, under.is_bound])
-
-
-def _interval(samples: tuple[Sequence[float], ...], statistic: Any) -> Interval:
-    found = bootstrap(
-        samples,
-        statistic,
-        n_resamples=RESAMPLES,
-        vectorized=True,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return float(found.low), float(found.high)
 
 
 def largest_fall(result: Result) -> float | None:

@@ -1,4 +1,4 @@
-"""Tables of `fast_dapo_safety.py`: what a method costs or gains in each domain. Pure: numpy and scipy."""
+"""Tables of `fast_dapo_safety.py`: what a method costs or gains in each domain. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from safety_protocol import BASELINE, SCENARIOS, Job, Result, final_accuracy
-from scipy.stats import bootstrap
 
-CONFIDENCE = 0.95
-RESAMPLES = 9_999
+from verl_ext.evaluation.statistics.estimates import bootstrap_mean
+
 BAR = -1.0  # points
 
 
@@ -40,19 +39,8 @@ class Difference:
 
     def interval(self) -> tuple[float, float] | None:
         """95 % bootstrap interval of the mean over seeds; None for a single seed."""
-        if len(self.by_seed) < 2:
-            return None
-        if len(set(self.by_seed)) == 1:
-            return self.mean, self.mean
-        found = bootstrap(
-            (np.array(self.by_seed),),
-            np.mean,
-            confidence_level=CONFIDENCE,
-            n_resamples=RESAMPLES,
-            method="percentile",
-            rng=np.random.default_rng(0),
-        ).confidence_interval
-        return float(found.low), float(found.high)
+        found = bootstrap_mean(self.by_seed)
+        return None if found.low is None or found.high is None else (found.low, found.high)
 
     @property
     def verdict(self) -> str:
