@@ -7,6 +7,7 @@ external module.
 
 import os
 
+from verl_ext.cluster.engine_resources import RUN_VARIABLE
 from verl_ext.core.errors import SignalError
 
 PLATFORM_VARIABLE = "VERL_PLATFORM"
@@ -22,6 +23,12 @@ def register() -> None:
         from verl_ext import cpu
 
         cpu.register()
+    if RUN_VARIABLE not in os.environ:  # in a process of a run, Hydra has done its work
+        from hydra.core.plugins import Plugins
+
+        from verl_ext.core.search_path import SignalConfigs
+
+        Plugins.instance().register(SignalConfigs)
 
 
 def require_loaded() -> None:

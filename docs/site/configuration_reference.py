@@ -15,12 +15,12 @@ from omegaconf import DictConfig, OmegaConf
 
 # File -> what a reader looks for there.
 FILES = {
-    "fast_dapo.yaml": "Fast DAPO",
+    "recipe/fast_dapo.yaml": "Fast DAPO",
     "signal/curriculum.yaml": "Fast DAPO: curriculum.*",
     "signal/golden.yaml": "Golden redaction: golden.*",
-    "signal/golden_trainer.yaml": "Golden redaction: the trainer",
+    "recipe/golden_redaction.yaml": "Golden redaction: the trainer",
     "signal/tracin.yaml": "TracIn: tracin.*, in any recipe",
-    "tracin.yaml": "TracIn: the trainer",
+    "recipe/tracin.yaml": "TracIn: the trainer",
     "signal/base.yaml": "Every recipe",
     "signal/guards.yaml": "Every recipe: what watches the engines",
     "cpu/ray.yaml": "+backend=cpu: Ray and processes",

@@ -156,7 +156,7 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
 
 def _explain_sizes(error: ValidationError) -> list[str]:
     """In the names that a user sets: some are verl's, and what contradicts each other is the curriculum's."""
-    problems = explain(error, CurriculumSettings, "sizes", "configs/fast_dapo.yaml")
+    problems = explain(error, CurriculumSettings, "sizes", "configs/recipe/fast_dapo.yaml")
     rollout = "actor_rollout_ref.rollout"
     names = {"n": f"{rollout}.n", "n_continue": f"{rollout}.n_continue", "stale": STALE}
     named: list[str] = []

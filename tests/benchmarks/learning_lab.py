@@ -6,7 +6,7 @@ what is trained on) is the product's own code and verl's own; what differs from 
 process and one precision.
 
 Advantages: `verl.trainer.ppo.core_algos`; loss: `compute_policy_loss_vanilla` (clip .2/.28, token-mean); samples that
-waited: `compute_rollout_correction_weights` (token-level truncated importance sampling, as in configs/fast_dapo.yaml).
+waited: `compute_rollout_correction_weights` (token-level truncated importance sampling, as in the recipe).
 """
 
 import copy

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +21,13 @@ SHARED_MEMORY = Path("/dev/shm")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"}
 
 
-def command(run_dir: Path, *overrides: str) -> list[str]:
-    """A tiny run of Fast DAPO."""
-    return [sys.executable, "-m", "recipe.fast_dapo.main", *TINY, f"run_dir={run_dir}", *overrides]
+OWN = ("recipe.fast_dapo.main",)
+VERLS = ("verl.trainer.main_ppo", "+recipe=fast_dapo")
+
+
+def command(run_dir: Path, *overrides: str, program: Sequence[str] = OWN) -> list[str]:
+    """A tiny run of Fast DAPO, by its own command or by verl's."""
+    return [sys.executable, "-m", *program, *TINY, f"run_dir={run_dir}", *overrides]
 
 
 def run(run_dir: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
@@ -72,12 +76,14 @@ def attempt(
     is_time: Callable[[psutil.Process], bool],
     fault: Callable[[psutil.Process], None],
     timeout_s: float = 180,
+    program: Sequence[str] = OWN,
 ) -> Attempt:
     """Start the command in a session of its own; when it is time, do `fault` to it, and wait for its end."""
     process = subprocess.Popen(
-        command(run_dir, *overrides),
+        command(run_dir, *overrides, program=program),
         cwd=ROOT,
-        env=ENVIRONMENT,
+        # verl's own command has chosen its platform before it knows of a backend.
+        env=ENVIRONMENT if program is OWN else ENVIRONMENT | {"VERL_PLATFORM": "cpu"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

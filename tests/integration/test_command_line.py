@@ -1,4 +1,5 @@
-"""`python -m recipe.fast_dapo.main` as a user runs it: killed, its newest checkpoint cut short, resumed to the end.
+"""`python -m recipe.fast_dapo.main` as a user runs it: killed, its newest checkpoint cut short, resumed to the end with
+`python -m verl.trainer.main_ppo +recipe=fast_dapo`, which must not make a difference.
 
 What is to hold at the end, holds over both commands. Ctrl-C, at many moments: test_zz_interrupts.py.
 """
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from attempts import SHARED_MEMORY, Attempt, attempt, run, saved_step
+from attempts import SHARED_MEMORY, VERLS, Attempt, attempt, run, saved_step
 
 from verl_ext.run.metrics_stream import STEP, read_metrics
 
@@ -44,11 +45,13 @@ def _nothing(driver: psutil.Process) -> None:
 
 @pytest.fixture(scope="module")
 def resumed_run(killed: tuple[Path, Attempt]) -> tuple[Path, Attempt, Attempt]:
-    """The same command to the end, after its newest checkpoint was cut short."""
+    """The same run to the end by verl's own command, after its newest checkpoint was cut short."""
     run_dir, ended = killed
     (shard,) = (run_dir / f"checkpoints/global_step_{ended.saved}/actor").glob("optim_world_size_*.pt")
     os.truncate(shard, shard.stat().st_size // 2)
-    resumed = attempt(run_dir, OVERRIDES, lambda driver: saved_step(run_dir) > ended.saved, _nothing, timeout_s=800)
+    resumed = attempt(
+        run_dir, OVERRIDES, lambda driver: saved_step(run_dir) > ended.saved, _nothing, timeout_s=800, program=VERLS
+    )
     assert resumed.code == 0, resumed.printed[-3000:]
     return run_dir, ended, resumed
 

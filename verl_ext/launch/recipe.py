@@ -84,6 +84,18 @@ def recipes() -> tuple[Recipe, ...]:
     return tuple(_read(name) for name in sorted(set(_names())))
 
 
+def find_recipe(name: str) -> Recipe:
+    """The recipe of a name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for recipe in recipes():
+        if recipe.name == name:
+            return recipe
+    raise ConfigError(f"there is no recipe {name!r}: one of {', '.join(recipe.name for recipe in recipes())}")
+
+
 def _names() -> Iterator[str]:
     # `recipe` is a namespace: other distributions may have folders there, too. An editable installation does not tell
     # where its part of it is.

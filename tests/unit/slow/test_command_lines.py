@@ -22,7 +22,9 @@ TRACIN = [
     "tracin.validation_files={data}/val.parquet",
 ]
 GPU = ["recipe.fast_dapo.main", "+experiment=dapo17k_qwen2_5_1_5b"]
-PLAIN = ["recipe.fast_dapo.main", "data.max_response_length=10", "data.max_prompt_length=20"]
+LENGTHS = ["data.max_response_length=10", "data.max_prompt_length=20"]
+PLAIN = ["recipe.fast_dapo.main", *LENGTHS]
+VERLS = ["verl.trainer.main_ppo", *LENGTHS]
 
 STAND_INS = [
     "data.train_files={data}/train.parquet",
@@ -122,6 +124,11 @@ GOOD = [
     Line(DEMO, "actor_rollout_ref.model.lora_rank=4 actor_rollout_ref.model.lora_alpha=8"),
     Line(TRACIN, also="LoRA"),
     Line(TRACIN, f"{NO_LORA} tracin.parameters=down_proj"),
+    # verl's own command.
+    Line(VERLS, "+recipe=fast_dapo", also="256 prompts x 4 rollouts = 1,024 rollouts"),
+    Line(VERLS, "+recipe=fast_dapo +signal=two_phase algorithm.adv_estimator=grpo", also="64 prompts x 16 rollouts"),
+    Line(VERLS, "+recipe=tracin tracin.validation_files={data}/val.parquet", also="LoRA"),
+    Line(["verl.trainer.main_ppo", "+recipe=fast_dapo", "+backend=cpu", "+experiment=arithmetic_demo"]),
 ]
 
 BAD = [
@@ -230,6 +237,17 @@ BAD = [
     # Golden redaction.
     Line(["recipe.golden_redaction.main", "--config-name=golden_redaction_cpu"], "", "test_pairs"),
     Line(["recipe.golden_redaction.main"], "golden.redaction.grow_above=2", "grow_above must be"),
+    # verl's own command.
+    Line(VERLS, "+recipe=[fast_dapo,tracin]", "names several recipes: .*NODE.enable=true"),
+    Line(
+        VERLS,
+        "+signal=two_phase +recipe=fast_dapo",
+        r"would replace what \+signal sets: write \+recipe=fast_dapo first",
+    ),
+    Line(VERLS, "+recipe=fast_dapoo", "Could not find 'recipe/fast_dapoo'"),
+    Line(VERLS, "+recipe=fast_dapo +curiculum.enable=false", "did you mean curriculum"),
+    Line(VERLS, "+recipe=fast_dapo algorithm.adv_estimator=grpo", r"for the estimator \+signal=two_phase"),
+    Line(VERLS, "+recipe=fast_dapo --multirun", r"python -m recipe\.fast_dapo\.main --multirun"),
     # The posterior baseline is Fast DAPO's.
     Line(TRACIN, "algorithm.adv_estimator=posterior", "algorithm.adv_estimator must be one of .*; got 'posterior'"),
     Line(

@@ -58,8 +58,10 @@ def check_names(config: DictConfig) -> None:
     """
     if not HydraConfig.initialized():
         return
-    job = HydraConfig.get().job
-    known = GlobalHydra.instance().config_loader().load_configuration(job.config_name, [], RunMode.RUN)
+    hydra = HydraConfig.get()
+    # With verl's own command the recipe's file comes as an override.
+    recipe = [override for override in hydra.overrides.task if override.lstrip("+").startswith("recipe=")]
+    known = GlobalHydra.instance().config_loader().load_configuration(hydra.job.config_name, recipe, RunMode.RUN)
     problems = unknown_options(config, known)
     if problems:
         raise refusal(problems)

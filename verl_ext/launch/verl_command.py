@@ -1,0 +1,79 @@
+"""`python -m verl.trainer.main_ppo … +recipe=NAME`: verl's own command starts a recipe.
+
+`verl_ext.plugin` adds our `configs/` to Hydra's search path, so that `+recipe=NAME` is found. Hydra lays it over verl's
+configuration, and before it would call verl's `main`, the callback below does what the recipe's own command does.
+"""
+
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import DictConfig, open_dict
+
+from verl_ext.core.errors import ConfigError
+from verl_ext.launch.launch import people_errors
+from verl_ext.launch.recipe import find_recipe
+from verl_ext.launch.train import train
+
+# Groups of files that change what a recipe's file says.
+LATER = ("signal", "experiment", "backend")
+
+
+class VerlCommand(Callback):
+    """Starts a recipe where verl's command would start verl's trainer; does nothing in any other command.
+
+    Args:
+        recipe: Name of its folder; None, in a configuration that no recipe stands behind: never starts one.
+    """
+
+    def __init__(self, recipe: str | None = None) -> None:
+        self._recipe = recipe
+
+    def on_job_start(self, config: DictConfig, *, task_function: Callable[..., Any], **kwargs: Any) -> None:
+        if self._recipe is None or not is_verls(task_function):
+            return
+        # Hydra turns an Exception of a callback into a warning and goes on to verl's `main`; SystemExit passes.
+        try:
+            with people_errors():
+                self._check(config.hydra)
+                own = config.copy()
+                with open_dict(own):
+                    del own["hydra"]
+                train(own, find_recipe(self._recipe))
+        except Exception:
+            traceback.print_exc()
+            sys.exit(1)
+        sys.exit(0)
+
+    def _check(self, hydra: DictConfig) -> None:
+        pairs = [override.lstrip("+").partition("=") for override in hydra.overrides.task]
+        given = {name: value for name, _, value in pairs}
+        if "," in given.get("recipe", ""):
+            raise ConfigError(
+                f"+recipe={given['recipe']} names several recipes: name the one whose trainer it is, and switch on in "
+                "its configuration what is to join it (NODE.enable=true)"
+            )
+        # Hydra lays one file over the other in this order.
+        before = list(given)[: list(given).index("recipe")] if "recipe" in given else []
+        if early := [name for name in before if name in LATER]:
+            raise ConfigError(
+                f"+recipe={self._recipe} would replace what +{early[0]} sets: write +recipe={self._recipe} first"
+            )
+        if hydra.mode == RunMode.MULTIRUN:
+            raise ConfigError(
+                "several runs in one command (--multirun) need the recipe's own: "
+                f"python -m recipe.{self._recipe}.main --multirun …"
+            )
+
+
+def is_verls(task_function: Callable[..., Any]) -> bool:
+    """Whether it is the `main` of verl's command, whose module is `__main__` where it runs.
+
+    By its file: to look its module up would import verl, before the environment of the run is there.
+    """
+    return Path(inspect.getfile(task_function)).parts[-3:] == ("verl", "trainer", "main_ppo.py")
