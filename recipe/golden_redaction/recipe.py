@@ -48,6 +48,11 @@ UNSUPPORTED = (
     _nothing_of_it(f"{_ROLLOUT}.n", 1, ": golden.credit.rollouts_per_action is the number of rollouts"),
     _nothing_of_it(f"{_ROLLOUT}.multi_turn.enable", False),
     Unsupported(
+        f"{_ROLLOUT}.name",
+        is_none_of("vllm"),
+        "only vLLM is asked for the log-probs of tokens that it did not sample. Leave it at vllm",
+    ),
+    Unsupported(
         MANAGER,
         lambda value, _: bool(value) and value != OWN_MANAGER,
         f"golden redaction makes its own steps, in which this does nothing. Leave it at {OWN_MANAGER}",

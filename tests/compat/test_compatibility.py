@@ -33,7 +33,7 @@ REFUSED = [
     *((name, *case) for name in RECIPES for case in (
         ("trainer.use_v1=false", "trainer.use_v1=False", "trainer.use_v1=true"),
         ("actor_rollout_ref.hybrid_engine=false", "actor_rollout_ref.hybrid_engine", "hybrid_engine=true"),
-        ("actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.name=sglang", "rollout.name=vllm"),
+        ("trainer.device=cpu actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.name=sglang", "vllm"),
         ("model_engine=megatron", "model_engine=megatron", "Leave it out"),
         ("actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.strategy=fsdp", "strategy=fsdp2"),
         ("actor_rollout_ref.actor.checkpoint.async_save=true", "actor_rollout_ref.actor.checkpoint", "async_save"),
@@ -54,6 +54,7 @@ REFUSED = [
     ("fast_dapo", "data.shuffle=false", "data.shuffle=False", "curriculum.predictor=none"),
     ("fast_dapo", "+data.sampler.class_path=mine.py", "data.sampler", "curriculum.predictor=none"),
     ("tracin", f"{WITH_TRACIN} {MANAGER}={VERLS_MANAGER}", MANAGER, "strategy=in_batch"),
+    ("golden_redaction", "actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.name", "at vllm"),
     ("golden_redaction", "actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.actor.ppo_epochs=2", "at 1"),
     ("golden_redaction", "actor_rollout_ref.actor.entropy_coeff=0.01", "actor_rollout_ref.actor.entropy", "at 0"),
     ("golden_redaction", "algorithm.adv_estimator=gae", "algorithm.adv_estimator=gae", "at grpo"),
@@ -76,6 +77,11 @@ ACCEPTED = [
     # The engine reports what it is asked to, whatever it samples from.
     ("fast_dapo", "actor_rollout_ref.rollout.top_p=0.9 actor_rollout_ref.rollout.logprobs_mode=raw_logprobs"),
     ("tracin", "critic.enable=false critic.strategy=fsdp"),
+    *(
+        (name, f"actor_rollout_ref.rollout.name={engine}")
+        for name in ("fast_dapo", "tracin")
+        for engine in ("sglang", "trtllm")
+    ),
     ("fast_dapo", f"curriculum.enable=false {MANAGER}={VERLS_MANAGER}"),
     ("fast_dapo", f"{MANAGER}=verl_ext.serving.agent_loop.SignalAgentLoopManager"),
     ("fast_dapo", "curriculum.enable=false +trainer.v1.sync.parameter_sync_step=2"),
@@ -110,7 +116,7 @@ def test_what_goes_with_it_is_not(name: str, overrides: str):
 
 def test_every_problem_is_named_at_once():
     with pytest.raises(ConfigError) as caught:
-        _check("fast_dapo", "trainer.v1.trainer_mode=sync actor_rollout_ref.rollout.name=sglang")
+        _check("fast_dapo", "trainer.v1.trainer_mode=sync actor_rollout_ref.actor.strategy=fsdp")
     assert str(caught.value).count("\n  - ") == 2
 
 

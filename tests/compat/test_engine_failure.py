@@ -103,7 +103,7 @@ def test_a_server_that_hangs_is_reported_with_its_setting_and_its_log(monkeypatc
     watch = watchdog.EngineWatchdog([Remote(0), Remote(0, hangs=1)], [], interval_s=1, hang_timeout_s=10)
     assert watch.diagnose() is None
     failure = watch.diagnose()
-    assert failure.startswith("vLLM replica 1 cannot serve: its server did not answer for 15 s")
+    assert failure.startswith("rollout replica 1 cannot serve: its server did not answer for 15 s")
     assert "watchdog.hang_timeout_s" in failure
     assert failure.endswith("Its log: /logs/worker.out")
 

@@ -11,7 +11,15 @@ from verl_ext.launch import train
 from verl_ext.launch.recipe import PROJECT_ROOT, recipes
 
 RECIPES = {recipe.name: recipe for recipe in recipes()}
-CHECKS = ("check_versions", "check_settings", "check_data", "apply_prompt_format", "prepare_resume", "print_summary")
+CHECKS = (
+    "check_versions",
+    "check_engine",
+    "check_settings",
+    "check_data",
+    "apply_prompt_format",
+    "prepare_resume",
+    "print_summary",
+)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -21,7 +29,7 @@ def test_a_run_of_val_only_is_not_a_finished_one(
 ):
     """Nothing but the decision is looked at: no check of data, no model, no Ray."""
     for check in CHECKS:
-        monkeypatch.setattr(train, check, lambda *_: [])
+        monkeypatch.setattr(train, check, lambda *_: {})
     started: list[Any] = []
     monkeypatch.setattr(train.launch, "adopt_environment", lambda _: None)
     monkeypatch.setattr(train.launch, "run", lambda *_: started.append(1))

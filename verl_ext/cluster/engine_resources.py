@@ -1,6 +1,6 @@
-"""What a vLLM engine leaves behind when it is killed: processes and shared-memory segments, by name.
+"""What a rollout engine leaves behind when it is killed: processes and shared-memory segments, by name.
 
-vLLM and Python unlink them only on a clean exit. The names are read from the memory maps of the run's own processes,
+Engines and Python unlink them only on a clean exit. The names are read from the memory maps of the run's own processes,
 so that nothing of another program is ever touched.
 """
 
@@ -18,8 +18,8 @@ import psutil
 SHARED_MEMORY = Path("/dev/shm")
 _SEGMENT_PREFIXES = ("psm_", "sem.mp-", "verl_weights_")
 
-# What vLLM calls its processes: VLLM::EngineCore, VLLM::Worker. Others in the tree may name vLLM in an argument only.
-_PROCESS_TITLE = "VLLM::"
+# What engines call their processes: VLLM::EngineCore, sglang::scheduler_TP0. Others may name one in an argument only.
+_PROCESS_TITLES = ("VLLM::", "sglang::")
 
 # What Ray calls a worker that waits for work.
 _IDLE_TITLE = "ray::IDLE"
@@ -52,9 +52,9 @@ class EngineResources:
     """Processes and shared-memory segments of the engines on one node.
 
     Args:
-        processes: vLLM's.
+        processes: the engines' own.
         segments: names in /dev/shm.
-        num_processes: that do something, of vLLM or not, beside the one that looks.
+        num_processes: that do something, of an engine or not, beside the one that looks.
         host: whose processes and shared memory these are; a run folder is often seen by several.
         node_id: Ray's.
         node: its name for people.
@@ -69,7 +69,7 @@ class EngineResources:
 
     @classmethod
     def of_process_tree(cls, root: psutil.Process) -> "EngineResources":
-        """The descendants of `root` that belong to vLLM, and the segments that any descendant maps."""
+        """The descendants of `root` that belong to an engine, and the segments that any descendant maps."""
         return cls._of(root.children(recursive=True))
 
     @classmethod
@@ -93,7 +93,7 @@ class EngineResources:
                     continue
                 segments.update(_mapped_segments(process.pid))
                 title = " ".join(process.cmdline()) or process.name()
-                if _PROCESS_TITLE in title:
+                if any(engine in title for engine in _PROCESS_TITLES):
                     processes.append(EngineProcess(process.pid, title[:60], process.create_time()))
                 count += process.pid != os.getpid() and not title.startswith(_IDLE_TITLE)
         return cls(processes, sorted(segments), count)

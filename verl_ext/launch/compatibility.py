@@ -127,7 +127,11 @@ SHARED = (
         is_none_of(True),
         "actor and engines share their devices here. Leave actor_rollout_ref.hybrid_engine=true",
     ),
-    Unsupported("actor_rollout_ref.rollout.name", is_none_of("vllm"), "only vLLM is supported. Set rollout.name=vllm"),
+    Unsupported(
+        "actor_rollout_ref.rollout.name",
+        lambda value, config: value != "vllm" and config.trainer.device == "cpu",
+        "the CPU backend serves with vLLM alone. Set rollout.name=vllm",
+    ),
     Unsupported(
         "model_engine",
         is_none_of("dp"),

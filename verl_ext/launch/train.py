@@ -5,7 +5,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from verl_ext.core.compat import check_versions
+from verl_ext.core.compat import check_engine, check_versions
 from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.launch import dry_run, launch
 from verl_ext.launch.data_checks import check_data
@@ -38,6 +38,7 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     checks.check_names(config)
     launch.resolve_paths(config, *all_paths())
     check_settings(config, recipe)
+    versions |= check_engine(config.actor_rollout_ref.rollout.name)
     read_guards(config)
     if recipe.scores_rollouts:
         launch.choose_reward(config)

