@@ -1,7 +1,6 @@
 """Fast DAPO on verl's trainer: the curriculum collects, and its correction weights what was collected."""
 
 from omegaconf import DictConfig
-from verl.trainer.ppo.v1 import register_trainer
 
 from recipe.fast_dapo import posterior_advantage  # noqa: F401 - registers the estimator
 from recipe.fast_dapo.collector import Curriculum
@@ -11,7 +10,6 @@ from verl_ext.trainer.parts import Collector, Selector
 from verl_ext.trainer.trainer import SignalTrainer
 
 
-@register_trainer("fast_dapo")
 class FastDapoTrainer(SignalTrainer):
     """Chooses and screens prompts, continues those with a mixed result, and trains on finished ones.
 

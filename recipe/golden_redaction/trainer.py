@@ -15,7 +15,6 @@ import torch
 from omegaconf import DictConfig
 from transformers import GenerationConfig
 from verl.trainer.ppo.utils import Role
-from verl.trainer.ppo.v1 import register_trainer
 from verl.utils.torch_dtypes import PrecisionType
 
 from recipe.golden_redaction.checks import data_files
@@ -53,7 +52,6 @@ RELIES_ON = {
 ATTENTION_DTYPES = {"bf16": torch.bfloat16}
 
 
-@register_trainer("golden_redaction")
 class GoldenTrainer(SignalTrainer):
     """Moves single tokens of golden solutions. verl's data loader and agent loops have nothing to do here."""
 

@@ -28,8 +28,8 @@ WITH_TRACIN = "tracin.enable=true tracin.validation.strategy=fixed"
 
 # (recipe, overrides, how the sentence begins, what it says to do)
 REFUSED = [
-    *((name, f"trainer.v1.trainer_mode={mode}", "trainer.v1.trainer_mode", "Leave it out")
-      for name in RECIPES for mode in ("sync", "colocate_async", "separate_async")),
+    *((name, f"trainer.v1.trainer_mode={mode}", "trainer.v1.trainer_mode", "Leave it at sync")
+      for name in RECIPES for mode in ("colocate_async", "separate_async")),
     *((name, *case) for name in RECIPES for case in (
         ("trainer.use_v1=false", "trainer.use_v1=False", "trainer.use_v1=true"),
         ("actor_rollout_ref.hybrid_engine=false", "actor_rollout_ref.hybrid_engine", "hybrid_engine=true"),
@@ -86,7 +86,7 @@ ACCEPTED = [
     ("fast_dapo", f"{MANAGER}=verl_ext.serving.agent_loop.SignalAgentLoopManager"),
     ("fast_dapo", "curriculum.enable=false +trainer.v1.sync.parameter_sync_step=2"),
     ("fast_dapo", "curriculum.predictor=none data.shuffle=false"),
-    ("fast_dapo", "trainer.v1.trainer_mode=half_first"),
+    ("fast_dapo", "trainer_class=half_first.HalfFirstTrainer"),
     ("tracin", f"tracin.enable=true tracin.validation.strategy=in_batch {MANAGER}={VERLS_MANAGER}"),
 ]
 
@@ -116,7 +116,7 @@ def test_what_goes_with_it_is_not(name: str, overrides: str):
 
 def test_every_problem_is_named_at_once():
     with pytest.raises(ConfigError) as caught:
-        _check("fast_dapo", "trainer.v1.trainer_mode=sync actor_rollout_ref.actor.strategy=fsdp")
+        _check("fast_dapo", "trainer.v1.trainer_mode=colocate_async actor_rollout_ref.actor.strategy=fsdp")
     assert str(caught.value).count("\n  - ") == 2
 
 

@@ -109,7 +109,7 @@ def test_graded_successes_compose_and_validate():
 def test_golden_redaction_composes_and_validates(name: str):
     config = _compose("data.train_files=tasks.parquet", "actor_rollout_ref.model.path=model", recipe=name)
     assert read_golden_settings(config).entries_per_update == 4
-    assert config.trainer.v1.trainer_mode == "golden_redaction"
+    assert config.trainer_class == "recipe.golden_redaction.trainer.GoldenTrainer"
     assert config.trainer.device == ("cpu" if name.endswith("_cpu") else "cuda")
     assert config.actor_rollout_ref.actor.optim.optimizer == "SGD"
     _validate(config)

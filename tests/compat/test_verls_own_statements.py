@@ -38,11 +38,11 @@ from verl_ext.trainer.verl_collector import CollectedBuffer, VerlCollector
 # Whose statements these are, then ours: with each recipe's configuration, and the plain trainer of one.
 TRAINERS: dict[str, tuple[type[PPOTrainer], str]] = {
     "verl": (PPOTrainerSync, "tracin"),
-    "signal": (SignalTrainer, "tracin"),
-    "fast_dapo": (FastDapoTrainer, "fast_dapo"),
-    "fast_dapo_plain": (FastDapoTrainer, "fast_dapo curriculum.enable=false"),
-    "tracin": (TracInTrainer, "tracin"),
-    "golden_redaction": (GoldenTrainer, "golden_redaction"),
+    "signal": (SignalTrainer.in_mode("sync"), "tracin"),
+    "fast_dapo": (FastDapoTrainer.in_mode("sync"), "fast_dapo"),
+    "fast_dapo_plain": (FastDapoTrainer.in_mode("sync"), "fast_dapo curriculum.enable=false"),
+    "tracin": (TracInTrainer.in_mode("sync"), "tracin"),
+    "golden_redaction": (GoldenTrainer.in_mode("sync"), "golden_redaction"),
 }
 LOGGER = "verl.trainer.ppo.v1.trainer_base"
 

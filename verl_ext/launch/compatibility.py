@@ -13,7 +13,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_ext.core.settings import refusal
 
-ASYNCHRONOUS = ("colocate_async", "separate_async")
 MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 OWN_MANAGER = "verl_ext.serving.agent_loop.SignalAgentLoopManager"
 # verl's default: log-probs after temperature, top_p and top_k.
@@ -52,11 +51,6 @@ def is_set(value: Any, _: DictConfig) -> bool:
 def is_none_of(*allowed: Any) -> Callable[[Any, DictConfig], bool]:
     """The option has another value than these."""
     return lambda value, _: value not in allowed
-
-
-def is_one_of(*refused: Any) -> Callable[[Any, DictConfig], bool]:
-    """The option has one of these values."""
-    return lambda value, _: value in refused
 
 
 def is_no_manager_of_ours(value: Any, _: DictConfig) -> bool:
@@ -108,14 +102,8 @@ def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
 SHARED = (
     Unsupported(
         "trainer.v1.trainer_mode",
-        is_one_of("sync"),
-        "this is verl's own trainer, which knows nothing of the recipe. Leave it out: the recipe's trainer is a "
-        "synchronous one",
-    ),
-    Unsupported(
-        "trainer.v1.trainer_mode",
-        is_one_of(*ASYNCHRONOUS),
-        "asynchronous training is not supported, and this trainer of verl's knows nothing of the recipe. Leave it out",
+        is_none_of("sync"),
+        "the recipes' trainer is made over verl's synchronous one. Leave it at sync",
     ),
     Unsupported(
         "trainer.use_v1",

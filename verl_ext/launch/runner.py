@@ -1,6 +1,5 @@
 """verl's task runner for a trainer that lives outside verl."""
 
-import importlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import ray
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
+from verl.trainer.ppo.v1 import register_trainer
 from verl.utils.import_utils import load_class_from_fqn
 
 from verl_ext.cluster import nodes as cluster
@@ -15,10 +15,11 @@ from verl_ext.cluster.worker_death import explain_death, find_death
 from verl_ext.core.compat import undecorated
 from verl_ext.core.errors import RolloutEngineError, SignalError
 from verl_ext.run.run_folder import RunFolder
+from verl_ext.trainer import loading
 
 
 class SignalTaskRunner(undecorated(TaskRunnerV1)):
-    """Imports `trainer_module`, which registers the trainer, in the process that looks it up; names engine failures."""
+    """Registers the trainer of `trainer_class` in the process that looks it up; names engine failures."""
 
     def prepare(self, config: DictConfig) -> None:
         """Import the trainer, and start meanwhile what imports for many seconds in a process of its own."""
@@ -27,7 +28,7 @@ class SignalTaskRunner(undecorated(TaskRunnerV1)):
 
         with ThreadPoolExecutor(1) as thread:
             store = thread.submit(data_plane.start, config.transfer_queue)
-            importlib.import_module(config.trainer_module)
+            register(config)
             store.result()
         manager = config.actor_rollout_ref.rollout.agent.agent_loop_manager_class
         if manager and issubclass(load_class_from_fqn(manager), SignalAgentLoopManager):
@@ -43,6 +44,14 @@ class SignalTaskRunner(undecorated(TaskRunnerV1)):
         except Exception as error:
             named = name_failure(self.trainer, error)
             raise named from (None if named is error else error)
+
+
+def register(config: DictConfig) -> None:
+    """Give verl the trainer that `trainer_class` and `trainer.v1.trainer_mode` name, under one name for both."""
+    mode = config.trainer.v1.trainer_mode
+    name = f"{config.trainer_class} over {mode}"
+    register_trainer(name)(loading.trainer_class(config).in_mode(mode))
+    config.trainer.v1.trainer_mode = name
 
 
 def name_failure(trainer: Any, error: Exception) -> Exception:

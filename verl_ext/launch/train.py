@@ -43,10 +43,10 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     if recipe.scores_rollouts:
         launch.choose_reward(config)
     checks.check_options(config)
-    if config.get("selectors") or config.get("observers"):
-        from verl_ext.trainer.loading import check_named_parts
+    from verl_ext.trainer import loading
 
-        check_named_parts(config)
+    loading.trainer_class(config)
+    loading.check_named_parts(config)
     apply_prompt_format(config)
     check_data(config, recipe.scores_rollouts)
 

@@ -1,4 +1,4 @@
-"""Parts that a configuration names: `selectors` and `observers`, and nodes with a `part`, which bring a selector."""
+"""Classes that a configuration names: the trainer, `selectors`, `observers`, and the `part` of a node."""
 
 import importlib
 from typing import Any
@@ -41,6 +41,17 @@ def check_named_parts(config: DictConfig) -> None:
         _listed(config, setting)
 
 
+def trainer_class(config: DictConfig) -> type[Any]:
+    """The one that `trainer_class` names.
+
+    Raises:
+        ConfigError: it names no trainer.
+    """
+    from verl_ext.trainer.trainer import SignalTrainer
+
+    return _named("trainer_class", config.trainer_class, SignalTrainer, "verl_ext/trainer/trainer.py")
+
+
 def by_name(parts: list[Part]) -> dict[str, Part]:
     """Parts by the dotted paths of their classes, under which checkpoints keep their state.
 
@@ -80,7 +91,11 @@ def _listed(config: DictConfig, setting: str) -> list[Any]:
 
 
 def _part(setting: str, path: str, kind: type[Any]) -> Any:
-    expected = f"a {kind.__name__} (verl_ext/trainer/parts.py), written as package.module.Class"
+    return _named(setting, path, kind, "verl_ext/trainer/parts.py")
+
+
+def _named(setting: str, path: str, kind: type[Any], place: str) -> Any:
+    expected = f"a {kind.__name__} ({place}), written as package.module.Class"
     module, _, name = str(path).rpartition(".")
     if not module:
         raise ConfigError(f"{setting}: expected {expected}, got {path!r}")

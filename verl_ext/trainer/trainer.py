@@ -1,4 +1,4 @@
-"""verl's synchronous trainer, made of parts: a collector, selectors and observers (see `parts.py`).
+"""verl's trainers, made of parts: a collector, selectors and observers (see `parts.py`).
 
 verl's own step runs as it is. What it calls are the seams: the collector stands behind `replay_buffer.sample`, the
 engine guard follows `_compute_old_log_prob`, the selectors are within `_update_actor`, the observers after the step.
@@ -10,19 +10,18 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from omegaconf import DictConfig, open_dict
 from tensordict import TensorDict
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, get_trainer_cls
 from verl.utils.debug import marked_timer
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from verl_ext.cluster import nodes as cluster
-from verl_ext.cluster.nodes import NodeWatchdog
 from verl_ext.run.metrics_stream import MetricsStream
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.run_totals import RunTotals
@@ -35,6 +34,7 @@ from verl_ext.serving.watchdog import EngineWatchdog
 from verl_ext.trainer import checkpointing, loading
 from verl_ext.trainer.parts import Collector, Observer, Part, Selector
 from verl_ext.trainer.verl_collector import CollectedBuffer, VerlCollector
+from verl_ext.trainer.watchdogs import start_watchdogs
 
 # What tests/compat/contract_uses.py cannot see: what verl's objects here are.
 RELIES_ON = {
@@ -52,19 +52,23 @@ def _load_replica() -> Any:
     return SignalvLLMReplica
 
 
-class SignalTrainer(PPOTrainerSync):
-    """`PPOTrainerSync` made of parts, with a metrics stream in the run folder, an engine guard and a watchdog.
+class SignalTrainer(PPOTrainer):
+    """A trainer of verl's made of parts, with a metrics stream in the run folder, an engine guard and a watchdog.
+
+    What runs is `in_mode(…)`, which stands over verl's trainer of that mode.
 
     Args:
         config: verl's configuration with `run_dir`, `engine_guard` and `watchdog`.
 
     Attributes:
+        verl_mode: Of verl's trainer underneath, as `trainer.v1.trainer_mode` names it.
         collector: Which rollouts are trained on.
         selectors: Which of them the update sees, in the order in which they choose.
         observers: What is to be seen of the new weights.
         parts: All of them by the dotted paths of their classes; none before `build_parts`.
     """
 
+    verl_mode: ClassVar[str]
     collector: Collector
     selectors: list[Selector]
     observers: list[Observer]
@@ -72,9 +76,8 @@ class SignalTrainer(PPOTrainerSync):
 
     def __init__(self, config: DictConfig) -> None:
         with open_dict(config):
-            # verl tells synchronous trainers by this name: with any other it takes the asynchronous replay buffer and
-            # checkpoint paths.
-            config.trainer.v1.trainer_mode = "sync"
+            # verl's classes ask it, and `verl_ext.launch.runner` has put our own name there.
+            config.trainer.v1.trainer_mode = self.verl_mode
         if config.trainer.device != "cpu":  # the CPU backend registers its own
             RolloutReplicaRegistry.register("vllm", _load_replica)
         super().__init__(config)
@@ -88,6 +91,17 @@ class SignalTrainer(PPOTrainerSync):
         self.totals = RunTotals()
         self._served_metrics: dict[str, Any] = {}
         self.build_parts()
+
+    @classmethod
+    def in_mode(cls, mode: str) -> type["SignalTrainer"]:
+        """This trainer over verl's own of a mode.
+
+        Args:
+            mode: sync, or another that verl's registry of trainers has.
+        """
+        base = get_trainer_cls(mode)
+        name = f"{cls.__name__}Over{base.__name__}"
+        return type(name, (cls, base), {"verl_mode": mode, "__module__": cls.__module__})
 
     # ------------------------------ parts ------------------------------
 
@@ -250,22 +264,12 @@ class SignalTrainer(PPOTrainerSync):
     def on_init_end(self) -> None:
         for part in self.parts.values():
             part.set_up_workers()
-        settings = read_guards(self.config).watchdog
-        # Before the first weight synchronisation: that is where a failing engine would hang the run.
-        # A replica over several nodes has its engine's core on the first.
-        servers = [replica.servers[0] for replica in self.llm_server_manager.get_replicas()]
-        if servers:
-            watchdog = EngineWatchdog(
-                servers, self.actor_rollout_wg.workers, settings.interval_s, settings.hang_timeout_s
-            )
-            watchdog.start()
-            self.watchdog = watchdog
-        self.node_watchdog = NodeWatchdog(
-            cluster.record_processes(self.run_folder.engine_ledger),
+        self.watchdog, self.node_watchdog = start_watchdogs(
+            self.llm_server_manager.get_replicas(),
             self.actor_rollout_wg.workers,
-            settings.interval_s,
+            read_guards(self.config).watchdog,
+            self.run_folder.engine_ledger,
         )
-        self.node_watchdog.start()
         super().on_init_end()
 
     def fit(self, agent_loop_manager: Any) -> None:

@@ -186,7 +186,7 @@ BAD = [
     ),
     Line(DEMO, "curriculum.screening=sequential", "needs curriculum.schedule=streaming"),
     # verl's features that do not go with it.
-    Line(DEMO, "trainer.v1.trainer_mode=colocate_async", "asynchronous training is not supported"),
+    Line(DEMO, "trainer.v1.trainer_mode=colocate_async", "over verl's synchronous one. Leave it at sync"),
     Line(PLAIN, f"{ROLLOUT}.name=sglang", "rollout.name=sglang, and it is not installed; sglang==0.5.12 is needed"),
     Line(PLAIN, f"{ROLLOUT}.name=trtllm", "rollout.name=trtllm, and it is not installed; tensorrt_llm is needed"),
     Line(DEMO, f"{ROLLOUT}.name=sglang", "the CPU backend serves with vLLM alone. Set rollout.name=vllm"),

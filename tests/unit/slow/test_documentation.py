@@ -149,14 +149,12 @@ def test_the_selector_leaves_cut_rollouts_out_of_the_update(mine: Path, monkeypa
 
 
 def test_the_controller_prefers_prompts_near_one_half_and_loses_none(mine: Path):
-    from verl.trainer.ppo.v1 import get_trainer_cls
-
     from recipe.fast_dapo.collector import Curriculum
 
     module = _load(mine, "half_first")
     curriculum = object.__new__(module.HalfFirstCurriculum)
     assert isinstance(curriculum, Curriculum)
-    assert get_trainer_cls("half_first").new_collector.__qualname__.startswith("HalfFirst")
+    assert module.HalfFirstTrainer.in_mode("sync").new_collector.__qualname__.startswith("HalfFirst")
     curriculum.settings = SimpleNamespace(
         controller=make_settings(n=4, n_continue=1, train_batch_size=1, gen_batch_size=3)
     )
@@ -255,12 +253,9 @@ print(json.dumps({
 
 
 def test_the_recipes_trainer_says_how_long_the_answers_are(mine: Path):
-    from verl.trainer.ppo.v1 import get_trainer_cls
-
     from verl_ext.serving.data_plane import KVBatchMeta
 
-    _load(mine, "trainer")
-    trainer = object.__new__(get_trainer_cls("mine"))
+    trainer = object.__new__(_load(mine, "trainer").MineTrainer.in_mode("sync"))
     trainer.config = SimpleNamespace(data=SimpleNamespace(max_response_length=10))
     (observer,) = trainer.new_observers()
     tags = [{"response_len": 10, "is_padding": True}, {"response_len": 4}, {"response_len": 6}]

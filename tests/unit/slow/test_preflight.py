@@ -13,12 +13,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf, open_dict
 from stand_ins import make_data, make_model
-from test_documented_commands import RECIPES
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from recipe.fast_dapo.settings import resolve_group_size
 from verl_ext.launch.preflight import machine, model_files, options, prompts, resumed, reward, values
 from verl_ext.launch.preflight.verdicts import Case, Success, Trial, Verdict, trial_problems, try_case
+from verl_ext.launch.recipe import recipes
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,7 +47,7 @@ def _changed(config: DictConfig, **settings: object) -> DictConfig:
 # ------------------------------ names ------------------------------
 
 
-@pytest.mark.parametrize("recipe", sorted(RECIPES.values()))
+@pytest.mark.parametrize("recipe", sorted(recipe.name for recipe in recipes()))
 def test_shipped_experiments_have_known_names_only(recipe: str):
     known = _compose(recipe=recipe)
     for file in sorted((ROOT / "configs/experiment").glob("*.yaml")):
@@ -135,13 +135,13 @@ def test_an_estimator_that_the_trainers_module_registers_is_known(
     lines = ["from verl.trainer.ppo.core_algos import register_adv_est", "register_adv_est('of_a_trainer')(print)"]
     (tmp_path / "my_trainer.py").write_text("\n".join(lines))
     (tmp_path / "my_broken_trainer.py").write_text("1 / 0")
-    mine = _changed(config, algorithm__adv_estimator="of_a_trainer", trainer_module="my_broken_trainer")
+    mine = _changed(config, algorithm__adv_estimator="of_a_trainer", trainer_class="my_broken_trainer.Mine")
     assert values.check_values(mine) == [
-        "trainer_module=my_broken_trainer cannot be imported: ZeroDivisionError: division by zero"
+        "trainer_class=my_broken_trainer.Mine cannot be imported: ZeroDivisionError: division by zero"
     ]
-    assert values.check_values(_changed(mine, trainer_module="my_trainer")) == []
+    assert values.check_values(_changed(mine, trainer_class="my_trainer.Mine")) == []
     # Nobody waits for its import where all names are known.
-    assert values.check_values(_changed(config, trainer_module="my_broken_trainer")) == []
+    assert values.check_values(_changed(config, trainer_class="my_broken_trainer.Mine")) == []
 
 
 PROBLEMS_OF_A_NEW_PROCESS = """

@@ -97,7 +97,7 @@ class Look(Recorder, Observer):
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A trainer whose calls to verl and to the data plane are only written down."""
-    host = object.__new__(SignalTrainer)
+    host = object.__new__(SignalTrainer.in_mode("sync"))
     host.calls = []
     host.config = OmegaConf.create(
         {

@@ -148,13 +148,13 @@ def _names(config: DictConfig) -> Iterator[str]:
             "algorithm.adv_estimator=gae needs the values of a critic: set critic.enable=true and critic.model.path, "
             "or another estimator"
         )
-    if any(_unknown_names(config)) and config.get("trainer_module"):
+    if any(_unknown_names(config)) and config.get("trainer_class"):
         # It may register more; imported only then, as it takes seconds.
         try:
-            importlib.import_module(config.trainer_module)
+            importlib.import_module(str(config.trainer_class).rpartition(".")[0])
         # Of a module of the user's, whatever it raises.
         except Exception as error:
-            yield f"trainer_module={config.trainer_module} cannot be imported: {type(error).__name__}: {error}"
+            yield f"trainer_class={config.trainer_class} cannot be imported: {type(error).__name__}: {error}"
             return
     yield from _unknown_names(config)
 

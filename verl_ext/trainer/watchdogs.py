@@ -1,0 +1,33 @@
+"""What watches engines and nodes while a trainer of verl's waits for them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from verl.workers.rollout.replica import RolloutReplica
+
+from verl_ext.cluster import nodes as cluster
+from verl_ext.cluster.nodes import NodeWatchdog
+from verl_ext.serving.settings import WatchdogSettings
+from verl_ext.serving.watchdog import EngineWatchdog
+
+
+def start_watchdogs(
+    replicas: Sequence[RolloutReplica], workers: Sequence[Any], settings: WatchdogSettings, ledger: Path
+) -> tuple[EngineWatchdog | None, NodeWatchdog]:
+    """Start both; before the first weight synchronisation, which is where a failing engine would hang the run.
+
+    Args:
+        replicas: Of the rollout engine; without one there is no watchdog of engines.
+        workers: Actor handles of those that the trainer waits for.
+        settings: When an engine counts as hung.
+        ledger: File that the engines' processes are recorded in.
+    """
+    # A replica over several nodes has its engine's core on the first.
+    servers = [replica.servers[0] for replica in replicas]
+    engines = EngineWatchdog(servers, workers, settings.interval_s, settings.hang_timeout_s) if servers else None
+    if engines is not None:
+        engines.start()
+    nodes = NodeWatchdog(cluster.record_processes(ledger), workers, settings.interval_s)
+    nodes.start()
+    return engines, nodes
