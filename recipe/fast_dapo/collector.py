@@ -128,7 +128,7 @@ class Curriculum(Collector):
         self._take_reports(reports, more_to_come=False)
 
     def _generate_streaming(self) -> None:
-        """Until a batch is ready and nothing is in flight: continue and admit the moment a report allows it."""
+        """Continue and admit the moment a report allows it, until a batch is ready and, without `ahead`, all ended."""
         while True:
             if not self.controller.num_in_flight:
                 self._check_num_gen_batches()
@@ -136,7 +136,8 @@ class Curriculum(Collector):
             inputs = self.controller.get_generation_inputs()
             if inputs:
                 self._trainer.agent_loop_manager.dispatch(self._generation_batch(inputs))
-            if not self.controller.num_in_flight:
+            is_complete = self.settings.controller.ahead and self.controller.is_ready_for_training()
+            if is_complete or not self.controller.num_in_flight:
                 return
             with self._trainer.waiting_for_rollouts():
                 reports = self._trainer.agent_loop_manager.finished_reports()

@@ -134,6 +134,7 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
         "train_batch_size": data.train_batch_size,
         "gen_batch_size": data.train_batch_size if data.gen_batch_size is None else data.gen_batch_size,
         "stale": OmegaConf.select(config, STALE),
+        "ahead": _batches_ahead(config),
     }
     limits = {name: getattr(node, name) for name in CurriculumLimits.model_fields}
     try:
@@ -154,11 +155,21 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
     )
 
 
+def _batches_ahead(config: DictConfig) -> float:
+    """How many batches verl's trainer keeps in generation beyond the one that it waits for; 0 where it is synchronous.
+
+    The class of the trainer that runs restores its mode before it reads this.
+    """
+    mode = config.trainer.v1.get(config.trainer.v1.trainer_mode)
+    return mode.get("num_warmup_batches", 0) if mode is not None else 0
+
+
 def _explain_sizes(error: ValidationError) -> list[str]:
     """In the names that a user sets: some are verl's, and what contradicts each other is the curriculum's."""
     problems = explain(error, CurriculumSettings, "sizes", "configs/recipe/fast_dapo.yaml")
     rollout = "actor_rollout_ref.rollout"
     names = {"n": f"{rollout}.n", "n_continue": f"{rollout}.n_continue", "stale": STALE}
+    names["ahead"] = "trainer.v1.colocate_async.num_warmup_batches"
     named: list[str] = []
     for entry, problem in zip(error.errors(), problems, strict=True):
         if not entry["loc"]:

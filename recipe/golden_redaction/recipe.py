@@ -47,6 +47,7 @@ UNSUPPORTED = (
     _nothing_of_it("data.train_batch_size", 1, ": golden.entries_per_update is the number of states per update"),
     _nothing_of_it(f"{_ROLLOUT}.n", 1, ": golden.credit.rollouts_per_action is the number of rollouts"),
     _nothing_of_it(f"{_ROLLOUT}.multi_turn.enable", False),
+    _nothing_of_it("trainer.v1.trainer_mode", "sync"),
     Unsupported(
         f"{_ROLLOUT}.name",
         is_none_of("vllm"),

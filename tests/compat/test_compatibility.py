@@ -28,8 +28,8 @@ WITH_TRACIN = "tracin.enable=true tracin.validation.strategy=fixed"
 
 # (recipe, overrides, how the sentence begins, what it says to do)
 REFUSED = [
-    *((name, f"trainer.v1.trainer_mode={mode}", "trainer.v1.trainer_mode", "Leave it at sync")
-      for name in RECIPES for mode in ("colocate_async", "separate_async")),
+    *((name, f"trainer.v1.trainer_mode={mode}", "trainer.v1.trainer_mode", "sync or colocate_async")
+      for name in RECIPES for mode in ("separate_async",)),
     *((name, *case) for name in RECIPES for case in (
         ("trainer.use_v1=false", "trainer.use_v1=False", "trainer.use_v1=true"),
         ("actor_rollout_ref.hybrid_engine=false", "actor_rollout_ref.hybrid_engine", "hybrid_engine=true"),
@@ -54,6 +54,7 @@ REFUSED = [
     ("fast_dapo", "data.shuffle=false", "data.shuffle=False", "curriculum.predictor=none"),
     ("fast_dapo", "+data.sampler.class_path=mine.py", "data.sampler", "curriculum.predictor=none"),
     ("tracin", f"{WITH_TRACIN} {MANAGER}={VERLS_MANAGER}", MANAGER, "strategy=in_batch"),
+    ("golden_redaction", "trainer.v1.trainer_mode=colocate_async", "trainer.v1.trainer_mode", "at sync"),
     ("golden_redaction", "actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.name", "at vllm"),
     ("golden_redaction", "actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.actor.ppo_epochs=2", "at 1"),
     ("golden_redaction", "actor_rollout_ref.actor.entropy_coeff=0.01", "actor_rollout_ref.actor.entropy", "at 0"),
@@ -77,6 +78,7 @@ ACCEPTED = [
     # The engine reports what it is asked to, whatever it samples from.
     ("fast_dapo", "actor_rollout_ref.rollout.top_p=0.9 actor_rollout_ref.rollout.logprobs_mode=raw_logprobs"),
     ("tracin", "critic.enable=false critic.strategy=fsdp"),
+    *((name, "trainer.v1.trainer_mode=colocate_async") for name in ("fast_dapo", "tracin")),
     *(
         (name, f"actor_rollout_ref.rollout.name={engine}")
         for name in ("fast_dapo", "tracin")
@@ -116,7 +118,7 @@ def test_what_goes_with_it_is_not(name: str, overrides: str):
 
 def test_every_problem_is_named_at_once():
     with pytest.raises(ConfigError) as caught:
-        _check("fast_dapo", "trainer.v1.trainer_mode=colocate_async actor_rollout_ref.actor.strategy=fsdp")
+        _check("fast_dapo", "trainer.v1.trainer_mode=separate_async actor_rollout_ref.actor.strategy=fsdp")
     assert str(caught.value).count("\n  - ") == 2
 
 

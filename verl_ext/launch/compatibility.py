@@ -102,8 +102,9 @@ def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
 SHARED = (
     Unsupported(
         "trainer.v1.trainer_mode",
-        is_none_of("sync"),
-        "the recipes' trainer is made over verl's synchronous one. Leave it at sync",
+        is_none_of("sync", "colocate_async"),
+        "the recipes' trainers are made over those of verl that keep actor and engines on the same devices. Set it to "
+        "sync or colocate_async",
     ),
     Unsupported(
         "trainer.use_v1",

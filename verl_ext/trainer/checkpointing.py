@@ -38,7 +38,8 @@ def save(trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], No
     callback, text = trainer.checkpoint_callback, json.dumps(state)
     try:
         folder.mkdir(parents=True)
-        data_plane.save(folder / QUEUE_FOLDER)
+        if trainer.trainer_mode == "sync":  # verl's other trainers do so themselves, under the same name
+            data_plane.save(folder / QUEUE_FOLDER)
         (folder / STATE_FILE).write_text(text, encoding="utf-8")
         # verl's retention knows folders by the name that they were written under, and removes the weights only.
         own = {"default_local_dir": str(checkpoints.saving)} | dict.fromkeys(RETENTION_KEYS)
@@ -70,7 +71,7 @@ def load(trainer: PPOTrainer) -> dict[str, Any] | None:
     folder = _resumed_folder(trainer)
     if folder is None or not (folder / STATE_FILE).exists():
         return None
-    if (folder / QUEUE_FOLDER).exists():
+    if (folder / QUEUE_FOLDER).exists() and trainer.trainer_mode == "sync":
         data_plane.load(folder / QUEUE_FOLDER)
     state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
     if "parts" not in state:

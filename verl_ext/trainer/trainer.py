@@ -19,14 +19,13 @@ from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, get_trainer_cls
 from verl.utils.debug import marked_timer
-from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from verl_ext.cluster import nodes as cluster
 from verl_ext.run.metrics_stream import MetricsStream
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.run_totals import RunTotals
 from verl_ext.run.trainer_metrics import validation_accuracy
-from verl_ext.serving import data_plane
+from verl_ext.serving import data_plane, replica
 from verl_ext.serving.data_plane import KVBatchMeta
 from verl_ext.serving.engine_guard import check_engine
 from verl_ext.serving.settings import read_guards
@@ -44,12 +43,6 @@ RELIES_ON = {
 
 # Timer of a collector's waiting, until the step's end gives it its name.
 _WAITING = "waiting_for_rollouts"
-
-
-def _load_replica() -> Any:
-    from verl_ext.serving.token_serving import SignalvLLMReplica
-
-    return SignalvLLMReplica
 
 
 class SignalTrainer(PPOTrainer):
@@ -79,7 +72,7 @@ class SignalTrainer(PPOTrainer):
             # verl's classes ask it, and `verl_ext.launch.runner` has put our own name there.
             config.trainer.v1.trainer_mode = self.verl_mode
         if config.trainer.device != "cpu":  # the CPU backend registers its own
-            RolloutReplicaRegistry.register("vllm", _load_replica)
+            replica.register()
         super().__init__(config)
         # Not in `_build_replay_buffer`: who asks verl for its buffer, or for the user's own, gets that.
         self.replay_buffer = CollectedBuffer(self.replay_buffer, self._collect)
@@ -160,6 +153,15 @@ class SignalTrainer(PPOTrainer):
     def prepare_step(self) -> dict[str, Any]:
         # verl submits one training batch of prompts here.
         return {} if self.collector.submits_prompts else super().prepare_step()
+
+    def _add_async_warmup_batches(self, num_warmup_batches: float) -> None:
+        # And further ones before the first step.
+        if not self.collector.submits_prompts:
+            super()._add_async_warmup_batches(num_warmup_batches)
+
+    def _reissue_inflight_prompts(self, partition_id: str = data_plane.TRAIN) -> int:
+        # And anew what was under way when a checkpoint was written.
+        return 0 if self.collector.submits_prompts else super()._reissue_inflight_prompts(partition_id)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         batch = super().step(metrics, timing_raw)
@@ -251,7 +253,10 @@ class SignalTrainer(PPOTrainer):
                 self.role_worker_mapping[role] = ray.remote(worker)
 
     def _init_dataloader(self) -> None:
+        gen_batch_size = self.config.data.gen_batch_size
         super()._init_dataloader()
+        if self.collector.submits_prompts:  # to which verl's asynchronous loader of single prompts means nothing
+            self.config.data.gen_batch_size = gen_batch_size
         for part in self.parts.values():
             part.set_up_data()
 
@@ -305,12 +310,7 @@ class SignalTrainer(PPOTrainer):
             "val_accuracy_after": self.val_accuracy,
             "global_steps": min(self.global_steps, self.total_training_steps),
             "total_training_steps": self.total_training_steps,
-            "seconds": self.totals.seconds,
-            "rollouts_generated": self.totals.rollouts_generated,
-            "rollouts_trained": self.totals.rollouts_trained,
-            "tokens_generated": self.totals.tokens_generated,
-            "tokens_trained": self.totals.tokens_trained,
-            "seconds_by_phase": self.totals.seconds_by_phase,
+            **self.totals.state_dict(),
         } | {name: value for part in self.parts.values() for name, value in part.summary().items()}
 
     def write_summary(self) -> None:

@@ -76,5 +76,7 @@ class VerlCollector(Collector):
         return self._metrics
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        # The checkpoint was written while the step's own batch was still there: it has been trained on.
-        data_plane.clear(list(data_plane.tags(data_plane.TRAIN)), data_plane.TRAIN)
+        # The checkpoint was written while the step's own batch was still there: it has been trained on. What an
+        # asynchronous trainer has beside it, its buffer tells apart.
+        if self._trainer.trainer_mode == "sync":
+            data_plane.clear(list(data_plane.tags(data_plane.TRAIN)), data_plane.TRAIN)

@@ -1,5 +1,6 @@
 """The settings of the curriculum's controller. Pure."""
 
+import math
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -78,6 +79,10 @@ class CurriculumSettings(CurriculumLimits):
     wait: training waits until it is finished and takes it first, so that none is thrown away for being slow; only
     what more than fills the batch is dropped. drop: its samples are released, and it is screened anew."""
 
+    ahead: float = Field(default=0.0, ge=0.0)
+    """Batches in generation beyond the one that is collected; streaming alone. 0: all that began has ended when a batch
+    is complete. Above, what is still in flight then goes on under the next weights."""
+
     max_attempts: int = Field(default=3, ge=1)
     """Failed generation calls in a row until a prompt is given up."""
 
@@ -98,10 +103,29 @@ class CurriculumSettings(CurriculumLimits):
         return self
 
     @model_validator(mode="after")
+    def _check_ahead(self) -> Self:
+        if self.ahead and self.schedule == "merged":
+            raise ValueError(
+                "schedule=merged waits for every rollout of a call, so that nothing is generated ahead: set "
+                "schedule=streaming, or trainer.v1.trainer_mode=sync"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_grading(self) -> Self:
         if problem := self.grading.problem(self.n, self.correction):
             raise ValueError(problem)
         return self
+
+    @property
+    def num_under_way(self) -> int:
+        """Prompts that are to be ready or expected to become so."""
+        return math.floor(self.train_batch_size * (1 + self.ahead))
+
+    @property
+    def max_in_screening(self) -> int:
+        """Streaming: prompts in screening at once."""
+        return math.ceil(self.gen_batch_size * (1 + self.ahead))
 
     @property
     def group_size(self) -> int:

@@ -167,11 +167,11 @@ class CurriculumState:
         if limit and self.num_gen_batches(settings) >= limit:
             return 0  # what is in flight may complete the batch; if not, `check_num_gen_batches` raises
         return num_to_admit(
-            wanted=settings.train_batch_size,
+            wanted=settings.num_under_way,
             certain=len(self.ready) + len(self.qualified) + self.num_continuing,
             in_screening=len(self.in_flight) - self.num_continuing + len(self.partly_screened),
             qualified_share=1.0 if settings.train_on == "all" else self.screening_record.qualified_share,
-            max_in_screening=settings.gen_batch_size,
+            max_in_screening=settings.max_in_screening,
         )
 
     # ------------------------------ what is known of it all ------------------------------

@@ -124,6 +124,8 @@ GOOD = [
     Line(DEMO, "actor_rollout_ref.model.lora_rank=4 actor_rollout_ref.model.lora_alpha=8"),
     Line(TRACIN, also="LoRA"),
     Line(TRACIN, f"{NO_LORA} tracin.parameters=down_proj"),
+    Line(PLAIN, "trainer.v1.trainer_mode=colocate_async"),
+    Line(TRACIN, "trainer.v1.trainer_mode=colocate_async"),
     # verl's own command.
     Line(VERLS, "+recipe=fast_dapo", also="256 prompts x 4 rollouts = 1,024 rollouts"),
     Line(VERLS, "+recipe=fast_dapo +signal=two_phase algorithm.adv_estimator=grpo", also="64 prompts x 16 rollouts"),
@@ -186,7 +188,10 @@ BAD = [
     ),
     Line(DEMO, "curriculum.screening=sequential", "needs curriculum.schedule=streaming"),
     # verl's features that do not go with it.
-    Line(DEMO, "trainer.v1.trainer_mode=colocate_async", "over verl's synchronous one. Leave it at sync"),
+    Line(DEMO, "trainer.v1.trainer_mode=separate_async", "Set it to sync or colocate_async"),
+    Line(
+        DEMO, "trainer.v1.trainer_mode=colocate_async", "schedule=merged waits for every rollout .*schedule=streaming"
+    ),
     Line(PLAIN, f"{ROLLOUT}.name=sglang", "rollout.name=sglang, and it is not installed; sglang==0.5.12 is needed"),
     Line(PLAIN, f"{ROLLOUT}.name=trtllm", "rollout.name=trtllm, and it is not installed; tensorrt_llm is needed"),
     Line(DEMO, f"{ROLLOUT}.name=sglang", "the CPU backend serves with vLLM alone. Set rollout.name=vllm"),

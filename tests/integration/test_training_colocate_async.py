@@ -1,0 +1,101 @@
+"""`trainer.v1.trainer_mode=colocate_async`: what is in flight when a batch is whole goes on under the next weights."""
+
+from typing import Any
+
+import pytest
+from lab import DATA, Lab
+
+CHOOSE = {
+    "curriculum__predictor": "posterior",
+    "curriculum__train_on": "all",
+    "curriculum__baseline": "posterior",
+    "curriculum__n": 2,
+    "curriculum__n_continue": 2,
+    "actor_rollout_ref__rollout__n": 4,
+    "algorithm__adv_estimator": "posterior",
+}
+ASYNCHRONOUS = [
+    "trainer.v1.trainer_mode=colocate_async",
+    "curriculum.schedule=streaming",
+    "tracin.enable=true",
+    "tracin.parameters=down_proj",
+    f"tracin.validation_files={DATA}/val.parquet",
+    "tracin.validation.strategy=contrast",
+    "tracin.validation.pool_size=48",
+    "tracin.validation.k=16",
+    "tracin.check_identity_every=1",
+]
+
+
+@pytest.fixture(params=["vllm", pytest.param("another_engine", marks=pytest.mark.release)])
+def lab(request: pytest.FixtureRequest, labs: Any, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    if request.param == "vllm":
+        return labs.get("colocate_async", *ASYNCHRONOUS)
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "plain_engine")
+    return labs.get("colocate_async_with_another", *ASYNCHRONOUS, "actor_rollout_ref.rollout.name=sglang")
+
+
+def _where_all_is(trainer: Any) -> dict[str, Any]:
+    from verl_ext.serving import data_plane
+
+    controller = trainer.collector.controller
+    return {
+        "classes": [kind.__name__ for kind in type(trainer).__mro__],
+        "prompts": controller.conservation(),
+        "rollouts": controller.rollout_conservation(),
+        # Finished sessions of a prompt in flight are stored before its report comes.
+        "lost": sorted(controller.live_names() - set(data_plane.tags("train")) - trainer.collector.prompt_rows.uids),
+        "in_flight": controller.num_in_flight,
+    }
+
+
+def _check(lab: Lab, metrics: list[dict[str, Any]]) -> None:
+    """Nothing is lost or trained on twice, ages are as configured, the engine serves the actor's weights."""
+    trained = [key for each in metrics for key in each["batch_keys"]]
+    assert len(set(trained)) == len(trained)
+    found = lab.call(_where_all_is)
+    assert "PPOTrainerColocateAsync" in found["classes"]
+    for whole, kinds in (("added", found["prompts"]), ("generated", found["rollouts"])):
+        assert kinds.pop(whole) == sum(kinds.values())
+    assert found["lost"] == []
+    for each in metrics:
+        assert each["training/off_policy/trajectory_staleness/max"] <= each["curriculum/sample_age/max"]
+        if each["engine_guard/fresh_rollouts"]:
+            assert each["engine_guard/probs_diff_max"] < 1e-4
+
+
+def test_two_phases_go_on_over_an_update(lab: Lab):
+    with lab.settings(tracin__enable=False):
+        metrics = [lab.step() for _ in range(4)]
+        _check(lab, metrics)
+        assert lab.call(_where_all_is)["in_flight"] > 0
+    assert all(len(each["batch_keys"]) == 8 * 16 for each in metrics)
+    assert max(each["curriculum/in_flight_prompts"] for each in metrics) > 0
+    # One batch ahead: what was in flight is trained on a version later, or two.
+    assert 1 <= max(each["curriculum/sample_age/max"] for each in metrics) <= 4
+
+
+def test_choose_throws_nothing_away(lab: Lab):
+    with lab.settings(**CHOOSE, tracin__enable=False):
+        metrics = [lab.step() for _ in range(4)]
+        _check(lab, metrics)
+        rollouts = lab.call(_where_all_is)["rollouts"]
+    assert all(each["curriculum/trained"] == 8 for each in metrics)
+    assert rollouts["generated"] == rollouts["trained"] + rollouts["buffered"]
+
+
+def test_training_waits_for_what_would_be_too_old(lab: Lab):
+    with lab.settings(**CHOOSE, tracin__enable=False, curriculum__max_staleness=1):
+        metrics = [lab.step() for _ in range(4)]
+        _check(lab, metrics)
+    assert max(each["curriculum/sample_age/max"] for each in metrics) == 1
+    assert sum(each["curriculum/expired"] for each in metrics) == 0
+
+
+def test_tracin_scores_rollouts_of_several_versions(lab: Lab):
+    with lab.settings(algorithm__adv_estimator="grpo"):
+        metrics = [lab.step() for _ in range(2)]
+        _check(lab, metrics)
+    for each in metrics:
+        assert each["tracin/identity_error"] < 1e-4
+        assert each["tracin/validation_gradient_norm"] > 0

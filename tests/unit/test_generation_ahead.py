@@ -1,0 +1,133 @@
+"""A controller that generates ahead: what is in flight when a batch is whole goes on under the next weights."""
+
+import json
+
+import pytest
+from curriculum_play import add, make_samples, make_settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recipe.fast_dapo.curriculum.data_controller import DataController
+
+BATCH = 3
+
+
+def ahead(batches: float, **changes) -> DataController:
+    """Every prompt is trained on; n = n_continue = 2."""
+    sizes = {
+        "schedule": "streaming",
+        "train_on": "all",
+        "n_continue": 2,
+        "train_batch_size": BATCH,
+        "gen_batch_size": 3,
+    }
+    return DataController(make_settings(**sizes | {"max_staleness": None, "ahead": batches} | changes))
+
+
+class Engine:
+    """Answers in an order that it is told, with the version of a prompt's dispatch: the oldest that made any token."""
+
+    def __init__(self, controller: DataController) -> None:
+        self.controller, self.entries = controller, {}
+        self.version = self.next_uid = 0
+        self.trained: list[str] = []
+        self.ages: list[int] = []
+
+    def dispatch(self) -> None:
+        wanted = self.controller.num_prompts_wanted
+        add(self.controller, *(f"u{self.next_uid + i}" for i in range(wanted)))
+        self.next_uid += wanted
+        for entry in self.controller.get_generation_inputs():
+            self.entries[entry.prompt.uid] = entry, self.version
+
+    def answer(self, position: int, passes: list[bool]) -> None:
+        uid = list(self.entries)[position % len(self.entries)]
+        entry, version = self.entries.pop(uid)
+        successes = [float(passed) for passed in passes[: entry.num_samples]]
+        samples = make_samples(uid, entry.first_session, successes, version)
+        self.controller.update_prompts({uid: samples}, self.version, more_to_come=True)
+
+    def train(self) -> None:
+        groups = self.controller.get_training_data()
+        self.trained += [group.prompt.uid for group in groups]
+        self.ages += [self.version - sample.version for group in groups for sample in group.samples]
+        self.version += 1
+        self.controller.evict(self.version)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    batches=st.sampled_from([0.5, 1.0, 2.0]),
+    staleness=st.sampled_from([0, 1, 2, None]),
+    answers=st.lists(st.tuples(st.integers(0, 50), st.lists(st.booleans(), min_size=2, max_size=2)), max_size=120),
+)
+def test_whatever_the_order_of_answers_each_prompt_is_trained_on_once_and_in_time(batches, staleness, answers):
+    controller = ahead(batches, max_staleness=staleness)
+    engine = Engine(controller)
+    for position, passes in answers:
+        engine.dispatch()
+        live = controller.num_in_flight + controller.num_prompts_for_training
+        assert live <= BATCH * (1 + batches)
+        if controller.is_ready_for_training():
+            engine.train()
+            continue
+        engine.answer(position, passes)
+        prompts, rollouts = controller.conservation(), controller.rollout_conservation()
+        assert prompts.pop("added") == sum(prompts.values())
+        assert rollouts.pop("generated") == sum(rollouts.values())
+    assert len(set(engine.trained)) == len(engine.trained)
+    # It waits for those that would be too old; none is dropped, as a batch has room for all of one version.
+    assert max(engine.ages, default=0) <= (staleness if staleness is not None else 10_000)
+
+
+def test_a_batch_is_ready_while_others_are_in_flight_and_these_come_with_an_older_version():
+    controller = ahead(1.0, gen_batch_size=4)
+    engine = Engine(controller)
+    engine.dispatch()
+    assert controller.num_in_flight == 2 * BATCH
+    for _ in range(BATCH):
+        engine.answer(0, [True, True])
+    assert controller.is_ready_for_training()
+    engine.train()
+    assert (engine.trained, controller.num_in_flight) == (["u0", "u1", "u2"], 3)
+    engine.dispatch()  # as many as left
+    assert controller.num_in_flight == 2 * BATCH
+    for _ in range(BATCH):
+        engine.answer(0, [False, False])
+    engine.train()
+    assert engine.trained[3:] == ["u3", "u4", "u5"]
+    assert engine.ages == [0] * 6 + [1] * 6
+
+
+def test_the_bound_on_prompts_in_screening_is_per_batch_under_way():
+    controller = ahead(1.5, train_batch_size=10, gen_batch_size=3)
+    assert controller.num_prompts_wanted == 8  # 3 x 2.5, and not the 25 of two and a half batches
+
+
+def test_without_anything_ahead_a_batch_is_what_is_admitted():
+    engine = Engine(ahead(0.0))
+    engine.dispatch()
+    assert engine.controller.num_in_flight == BATCH
+
+
+def test_what_is_in_flight_at_a_checkpoint_is_generated_again():
+    controller = ahead(1.0, gen_batch_size=4)
+    engine = Engine(controller)
+    engine.dispatch()
+    engine.answer(5, [True, False])  # mixed: its continuation is in flight, too
+    engine.dispatch()
+    for _ in range(BATCH):
+        engine.answer(0, [True, True])
+    engine.train()
+    packed = json.loads(json.dumps(controller.state_dict()))
+    restored = ahead(1.0, gen_batch_size=4)
+    restored.load_state_dict(packed)
+    assert restored.num_in_flight == 0
+    assert restored.live_uids() == {"u3", "u4", "u5"}
+    again = {entry.prompt.uid: (entry.first_session, entry.num_samples) for entry in restored.get_generation_inputs()}
+    assert again == {"u5": (2, 2), "u3": (0, 2), "u4": (0, 2)}
+
+
+def test_rounds_of_generation_cannot_be_ahead():
+    with pytest.raises(ValueError, match="so that nothing is generated ahead: set schedule=streaming"):
+        ahead(1.0, schedule="merged")
