@@ -76,8 +76,26 @@ def test_whatever_the_order_of_answers_each_prompt_is_trained_on_once_and_in_tim
         assert prompts.pop("added") == sum(prompts.values())
         assert rollouts.pop("generated") == sum(rollouts.values())
     assert len(set(engine.trained)) == len(engine.trained)
-    # It waits for those that would be too old; none is dropped, as a batch has room for all of one version.
-    assert max(engine.ages, default=0) <= (staleness if staleness is not None else 10_000)
+    assert max(engine.ages, default=0) <= (10_000 if staleness is None else staleness)
+
+
+def test_training_waits_for_a_slow_prompt_that_would_be_too_old_after_it():
+    controller = ahead(1.0, gen_batch_size=4, max_staleness=1)
+    engine = Engine(controller)
+    engine.dispatch()
+    for _ in range(5):  # all but u0
+        engine.answer(1, [True, True])
+    engine.train()
+    engine.dispatch()
+    for _ in range(3):
+        engine.answer(1, [True, True])
+    assert controller.has_whole_batch
+    assert not controller.is_ready_for_training()
+    engine.answer(0, [True, True])
+    engine.train()
+    assert "u0" in engine.trained
+    assert max(engine.ages) == 1
+    assert controller.metrics()["curriculum/total/expired"] == 0
 
 
 def test_a_batch_is_ready_while_others_are_in_flight_and_these_come_with_an_older_version():
