@@ -1,0 +1,64 @@
+"""`trainer.v1.trainer_mode=colocate_async` as a user runs it: killed with rollouts in flight, resumed to the end."""
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+from attempts import attempt, saved_step
+
+from verl_ext.run.metrics_stream import STEP, read_metrics
+
+pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
+
+STEPS = 8
+OVERRIDES = [
+    f"trainer.total_training_steps={STEPS}",
+    "trainer.save_freq=1",
+    "trainer.v1.trainer_mode=colocate_async",
+    "curriculum.schedule=streaming",
+]
+
+
+@pytest.fixture(scope="module")
+def run_dir(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("asynchronous") / "run"
+    killed = attempt(folder, OVERRIDES, lambda _: saved_step(folder) >= 2, psutil.Process.kill)
+    assert killed.code == -signal.SIGKILL
+    assert 2 <= killed.saved < STEPS
+    in_flight = _controller(folder, killed.saved)
+    assert in_flight["first"] or in_flight["second"], "nothing was in flight: nothing is shown"
+    resumed = attempt(folder, OVERRIDES, lambda _: saved_step(folder) > killed.saved, lambda _: None, timeout_s=800)
+    assert resumed.code == 0, resumed.printed[-3000:]
+    assert resumed.orphans == []
+    return folder
+
+
+def _controller(folder: Path, step: int) -> dict:
+    state = json.loads((folder / f"checkpoints/global_step_{step}/signal.json").read_text())
+    return state["parts"]["recipe.fast_dapo.collector.Curriculum"]["controller"]
+
+
+def test_every_step_is_made_once(run_dir: Path):
+    steps = [record[STEP] for record in read_metrics(run_dir / "metrics.jsonl")]
+    assert steps == list(range(1, STEPS + 1))
+    assert json.loads((run_dir / "summary.json").read_text())["rollouts_trained"] == STEPS * 8 * 16
+
+
+def test_no_prompt_is_lost_or_trained_on_twice(run_dir: Path):
+    records = [json.loads(line) for line in (run_dir / "prompts.jsonl").read_text().splitlines()]
+    by_event = {name: Counter(r["index"] for r in records if r["event"] == name) for name in ("screening", "trained")}
+    assert sum(by_event["trained"].values()) == STEPS * 8
+    assert max(by_event["trained"].values()) == 1  # the first epoch
+    qualified = Counter(r["index"] for r in records if r["event"] == "screening" and 0 < r["passes"] < r["samples"])
+    controller = _controller(run_dir, STEPS)
+    waiting = len(controller["second"]) + len(controller["training"])
+    expired = controller["counts"]["windows"]["total"]["expired"]
+    assert sum(qualified.values()) == sum(by_event["trained"].values()) + waiting + expired
+
+
+def test_ages_are_as_configured(run_dir: Path):
+    ages = [record["curriculum/sample_age/max"] for record in read_metrics(run_dir / "metrics.jsonl")]
+    assert 1 <= max(ages) <= 4
