@@ -116,6 +116,11 @@ def read_tuned(path: Path) -> Tuned:
         raise ValueError(f"{path} is not a file of tuned settings, as tuned.json is: {error}") from None
 
 
+def published(balanced: bool) -> Path:
+    """The settings of a form's published run."""
+    return PUBLISHED.with_stem(PUBLISHED.stem + "_balanced" * balanced)
+
+
 def check_tuned(args: argparse.Namespace, given: Tuned) -> None:
     """Raises ValueError where settings of a method are missing."""
     for pool in args.pools:
@@ -172,7 +177,7 @@ def estimate(args: argparse.Namespace, protocol: Protocol, after: int) -> str:
 
 def describe(protocol: Protocol, after: int, settings: str | None) -> str:
     """The paragraph above the tables."""
-    what = "rollouts, generated and trained on," if protocol.price else "rollouts"
+    what = "rollouts (generated + trained on)" if protocol.price else "rollouts"
     tuning = f"at most {protocol.tuning_cost:,} {what} on seeds {protocol.rungs[0].seeds[0]} and up"
     end = f"at +25 points{f' and {after:,} rollouts' if after else ''}, or after {protocol.budget:,} {what}"
     tuned = f"tuned per method and pool over {protocol.num_candidates} candidates, {tuning}"
@@ -252,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args.pools = args.pools or list(protocol.pools)
     args.output = args.output or OUTPUT.with_name(OUTPUT.name + suffix)
     if args.published:
-        args.settings = PUBLISHED.with_stem(PUBLISHED.stem + "_balanced" * args.balanced)
+        args.settings = published(args.balanced)
     for name in ("seeds", "workers"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")

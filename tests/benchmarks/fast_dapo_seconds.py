@@ -2,11 +2,11 @@
 
     python tests/benchmarks/fast_dapo_seconds.py [--gain 0.2] [--methods uniform_rloo choose …] [--seeds 3]
 
-The methods of the leaderboard that the product runs, with what the leaderboard tuned for each on pool B
-(`leaderboard_settings.json`, or --settings FILE): prompts of a batch, rollouts of a prompt, learning rate, updates a
-batch. filter_groups is verl's own buffer, uniform_rloo the same trainer without curriculum. One Ray session per method;
-before each seed the base weights, an empty optimizer and an empty curriculum are restored. A seed decides the order of
-the data; vLLM draws anew in every run.
+The methods of the leaderboard that the product runs, with what its balanced form tuned for each on pool B
+(`leaderboard_settings_balanced.json`, or --settings FILE): prompts of a batch, rollouts of a prompt, learning rate,
+updates a batch. filter_groups is verl's own buffer, uniform_rloo the same trainer without curriculum. One Ray session
+per method; before each seed the base weights, an empty optimizer and an empty curriculum are restored. A seed decides
+the order of the data; vLLM draws anew in every run.
 
 Validation: 512 learnable prompts that are not in the pool, two answers each at temperature 1, at the first step 300
 rollouts or 10 % after the last look; its time and the start-up are not counted. The target is reached where the mean of
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fast_dapo_leaderboard import PUBLISHED, read_tuned
+from fast_dapo_leaderboard import published, read_tuned
 from fast_dapo_wall_clock import DATA, MODEL, ROOT, make_data, open_lab, save_base, train
 from leaderboard_protocol import Settings, Spacing
 from leaderboard_report import Needed, ratio, ratio_text
@@ -124,7 +124,9 @@ def main() -> None:
     parser.add_argument("--max_rollouts", type=int, default=30_000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--settings", type=Path, default=PUBLISHED, help="a tuned.json of the leaderboard")
+    parser.add_argument(
+        "--settings", type=Path, default=published(balanced=True), help="a tuned.json of the leaderboard"
+    )
     args = parser.parse_args()
     if not (MODEL / "config.json").exists():
         parser.error("the base model is missing: run `make demo-data`")
