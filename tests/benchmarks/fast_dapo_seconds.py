@@ -6,7 +6,7 @@ The methods of the leaderboard that the product runs, with what its balanced for
 (`leaderboard_settings_balanced.json`, or --settings FILE): prompts of a batch, rollouts of a prompt, learning rate,
 updates a batch. filter_groups is verl's own buffer, uniform_rloo the same trainer without curriculum. One Ray session
 per method; before each seed the base weights, an empty optimizer and an empty curriculum are restored. A seed decides
-the order of the data; vLLM draws anew in every run.
+the order of the data; vLLM draws anew in every run. Finished runs are kept in runs.jsonl: a second call goes on.
 
 Validation: 512 learnable prompts that are not in the pool, two answers each at temperature 1, at the first step 300
 rollouts or 10 % after the last look; its time and the start-up are not counted. The target is reached where the mean of
@@ -19,6 +19,8 @@ filter_groups; two_phase 1.3x fewer than uniform_rloo.
 import argparse
 import json
 import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ from fast_dapo_leaderboard import published, read_tuned
 from fast_dapo_wall_clock import DATA, MODEL, ROOT, make_data, open_lab, save_base, train
 from leaderboard_protocol import Settings, Spacing
 from leaderboard_report import Needed, ratio, ratio_text
+from leaderboard_store import read_whole_lines
+
+from verl_ext.core.json_lines import JsonLines
 
 OUTPUT = ROOT / "outputs/benchmarks/fast_dapo_seconds"
 LOOKS = Spacing(300, 0.10)
@@ -66,8 +71,21 @@ def overrides(method: str, settings: Settings) -> list[str]:
 METHODS = ("uniform_rloo", "filter_groups", "two_phase", "choose")
 
 
-def run(method: str, settings: Settings, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """All seeds of a method, in one Ray session."""
+def run(method: str, settings: Settings, args: argparse.Namespace, store: JsonLines) -> list[dict[str, Any]]:
+    """All seeds of a method, those that are missing in one Ray session."""
+    jobs = [
+        {"method": method, **asdict(settings), "gain": args.gain, "max_rollouts": args.max_rollouts, "seed": seed}
+        for seed in range(args.seeds)
+    ]
+    known = {json.dumps(record["job"]): record["result"] for record in read_whole_lines(store)}
+    if missing := [job for job in jobs if json.dumps(job) not in known]:
+        for job, result in zip(missing, _train(method, settings, missing), strict=True):
+            store.append([{"job": job, "result": result}])
+            known[json.dumps(job)] = result
+    return [known[json.dumps(job)] for job in jobs]
+
+
+def _train(method: str, settings: Settings, jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     given = [
         *overrides(method, settings),
         f"data.train_files={DATA}/train.parquet",
@@ -77,15 +95,13 @@ def run(method: str, settings: Settings, args: argparse.Namespace) -> list[dict[
         "actor_rollout_ref.rollout.val_kwargs.temperature=1.0",
         "actor_rollout_ref.rollout.val_kwargs.n=2",
     ]
-    results = []
     with tempfile.TemporaryDirectory() as folder, open_lab(Path(folder) / "run", *given) as lab:
         base = f"{folder}/base"
         lab.call(save_base, base)
-        for seed in range(args.seeds):
-            print(f"{method}, seed {seed}", flush=True)
-            with lab.settings(data__seed=seed):
-                results.append(train(lab, base, args.gain, args.max_rollouts, LOOKS.next_look))
-    return results
+        for job in jobs:
+            print(f"{method}, seed {job['seed']}", flush=True)
+            with lab.settings(data__seed=job["seed"]):
+                yield train(lab, base, job["gain"], job["max_rollouts"], LOOKS.next_look)
 
 
 def seconds_of(runs: list[dict[str, Any]]) -> Needed:
@@ -137,10 +153,10 @@ def main() -> None:
     if missing := [method for method in args.methods if method not in tuned]:
         parser.error(f"{args.settings} has no settings of {', '.join(missing)} on pool B")
     make_data()
-    OUTPUT.mkdir(parents=True, exist_ok=True)
+    store = JsonLines(OUTPUT / "runs.jsonl")
     results: dict[str, list[dict[str, Any]]] = {}
     for method in args.methods:
-        results[method] = run(method, tuned[method], args)
+        results[method] = run(method, tuned[method], args, store)
         (OUTPUT / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         (OUTPUT / "results.md").write_text(render(results, tuned, args.gain) + "\n", encoding="utf-8")
     print(render(results, tuned, args.gain))
