@@ -255,7 +255,7 @@ class SignalTrainer(PPOTrainer):
     def _init_dataloader(self) -> None:
         gen_batch_size = self.config.data.gen_batch_size
         super()._init_dataloader()
-        if self.collector.submits_prompts:  # to which verl's asynchronous loader of single prompts means nothing
+        if self.parts and self.collector.submits_prompts:  # verl fetches them one by one where it is asynchronous
             self.config.data.gen_batch_size = gen_batch_size
         for part in self.parts.values():
             part.set_up_data()
