@@ -203,7 +203,7 @@ def test_samples_beyond_the_staleness_bound_are_never_trained_on_and_their_promp
 ):
     expired = 0
     with lab.settings(curriculum__max_staleness=0, trainer__v1__sampler__max_off_policy_strategy=strategy):
-        for _ in range(6):
+        for _ in range(3):
             metrics = lab.step()
             assert metrics["curriculum/sample_age/max"] == 0
             expired += metrics["curriculum/expired"]

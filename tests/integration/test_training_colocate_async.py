@@ -66,7 +66,7 @@ def _check(lab: Lab, metrics: list[dict[str, Any]]) -> None:
 
 def test_two_phases_go_on_over_an_update(lab: Lab):
     with lab.settings(tracin__enable=False):
-        metrics = [lab.step() for _ in range(4)]
+        metrics = [lab.step() for _ in range(3)]
         _check(lab, metrics)
         assert lab.call(_where_all_is)["in_flight"] > 0
     assert all(len(each["batch_keys"]) == 8 * 16 for each in metrics)
@@ -77,7 +77,7 @@ def test_two_phases_go_on_over_an_update(lab: Lab):
 
 def test_choose_throws_nothing_away(lab: Lab):
     with lab.settings(**CHOOSE, tracin__enable=False):
-        metrics = [lab.step() for _ in range(4)]
+        metrics = [lab.step() for _ in range(3)]
         _check(lab, metrics)
         rollouts = lab.call(_where_all_is)["rollouts"]
     assert all(each["curriculum/trained"] == 8 for each in metrics)
@@ -86,7 +86,7 @@ def test_choose_throws_nothing_away(lab: Lab):
 
 def test_training_waits_for_what_would_be_too_old(lab: Lab):
     with lab.settings(**CHOOSE, tracin__enable=False, curriculum__max_staleness=1):
-        metrics = [lab.step() for _ in range(4)]
+        metrics = [lab.step() for _ in range(3)]
         _check(lab, metrics)
     assert max(each["curriculum/sample_age/max"] for each in metrics) == 1
     assert sum(each["curriculum/expired"] for each in metrics) == 0

@@ -8,6 +8,9 @@ from lab import DATA, Lab
 
 from verl_ext.core.errors import RolloutEngineError
 
+# Of a release: a trainer of its own takes a minute, and few changes reach what is shown here.
+pytestmark = pytest.mark.release
+
 TWO_PHASE = {"tracin__enable": False}
 CHOOSE = TWO_PHASE | {
     "curriculum__schedule": "streaming",
