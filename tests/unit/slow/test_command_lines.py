@@ -257,7 +257,7 @@ BAD = [
     Line(VERLS, "+recipe=fast_dapo algorithm.adv_estimator=grpo", r"for the estimator \+signal=two_phase"),
     Line(
         VERLS,
-        "+recipe=fast_dapo --multirun hydra.sweep.dir={folder}/multirun",
+        "+recipe=fast_dapo hydra.sweep.dir={folder}/multirun --multirun",
         r"python -m recipe\.fast_dapo\.main --multirun",
     ),
     # The posterior baseline is Fast DAPO's.
