@@ -1,7 +1,9 @@
 """The curriculum on verl: connects `DataController` to the data loader, the engines and the data plane."""
 
+import threading
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -9,21 +11,20 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from recipe.fast_dapo import posterior_advantage, prompt_order
+from recipe.fast_dapo import posterior_advantage
+from recipe.fast_dapo.background import BackgroundGeneration
 from recipe.fast_dapo.curriculum.baseline import RewardScale
 from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyGenerationBatches
-from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
-from recipe.fast_dapo.curriculum.records import GenerationInput, Outcome, Prompt, Sample, TrainingGroup, UpdateResult
-from recipe.fast_dapo.curriculum.source_watch import SourceWatch
+from recipe.fast_dapo.curriculum.records import GenerationInput, Prompt, Sample, TrainingGroup, UpdateResult
+from recipe.fast_dapo.dataset_posterior import DatasetPosterior
 from recipe.fast_dapo.posterior_advantage import KnownPrompt
-from recipe.fast_dapo.prompt_features import dataset_features
 from recipe.fast_dapo.prompt_rows import PromptRows
+from recipe.fast_dapo.report_watch import ReportWatch
 from recipe.fast_dapo.run_files import PROMPTS
 from recipe.fast_dapo.settings import read_settings
 from recipe.fast_dapo.success_metric import success_of
-from verl_ext.core.errors import GenerationFailedError, SignalError
+from verl_ext.core.errors import SignalError
 from verl_ext.core.json_lines import JsonLines
-from verl_ext.data.prompt_index import prompt_indices
 from verl_ext.run.run_totals import RunTotals
 from verl_ext.serving import data_plane
 from verl_ext.serving.agent_loop import FIRST_SESSION, PromptReport, RolloutReport
@@ -32,9 +33,6 @@ from verl_ext.serving.rollout_key import output_keys, uid_of
 from verl_ext.trainer.parts import Collector, Trainer
 
 PARTITION = data_plane.TRAIN
-
-# Prompts in a row without a single rollout, after which generation counts as broken.
-_MAX_FAILED_PROMPTS = 16
 
 
 class CurriculumExhaustedError(SignalError):
@@ -56,53 +54,63 @@ class Curriculum(Collector):
         self._trainer = trainer
         self.settings = read_settings(trainer.config)
         self.controller = self.new_controller()
-        self.predictor: PassRatePosterior | None = None
+        self.predictor: DatasetPosterior | None = None
         self.reward_scale = RewardScale()
-        self.source_watch = SourceWatch()
         self.prompt_rows = PromptRows(PARTITION)
+        self.report_watch = ReportWatch(
+            lambda rollout: self.settings.controller.grading.success(self._sample(rollout).success) > 0,
+            lambda uid: str(self.prompt_rows.value(uid, "data_source")),
+            trainer.config.data.max_response_length,
+        )
         self.prompt_records = JsonLines(trainer.run_folder.path / PROMPTS)
         self.groups: list[TrainingGroup] = []
         self._released: list[str] = []  # names in the data plane that the next call to clear takes along
-        self._num_failed_prompts = 0  # in a row
+        # Held by whoever touches any of this: a second thread does, where engines go on while the trainer trains.
+        self._changed = threading.Condition()
+        self._background = self._new_background() if self.settings.engines_apart else None
 
     def new_controller(self) -> DataController:
         """An empty controller for this run's settings."""
         return DataController(self.settings.controller, self.settings.screening_chunk)
 
     def set_up_data(self) -> None:
-        settings = self.settings.posterior
+        settings, config = self.settings.posterior, self._trainer.config
         if settings is not None:
-            dataset = self._trainer.train_dataset
-            features = dataset_features(dataset, self._trainer.config.data.prompt_key)
-            values = features.values_PF if settings.use_features else None
-            self.predictor = PassRatePosterior(len(dataset), settings, values, features.sources_P)
-            indices = prompt_indices(dataset)
-            self._position = {index: position for position, index in enumerate(indices)}
-            self._fingerprints = prompt_order.fingerprints(indices)
-            if len(self._position) < len(dataset):
-                raise SignalError(
-                    f"data.custom_cls: {len(dataset)} prompts have only {len(self._position)} values of `index`, by "
-                    "which the posterior remembers them. Give each its own, or set +signal=two_phase."
-                )
-            batch = self.settings.controller.train_batch_size
-            if self.settings.predictor == "posterior" and len(dataset) < batch:
-                left = f"{len(dataset)} prompts are left of data.train_files, fewer than data.train_batch_size={batch}"
+            rows, batch = len(self._trainer.train_dataset), config.data.train_batch_size
+            self.predictor = DatasetPosterior(self._trainer.train_dataset, config.data.prompt_key, settings)
+            if self.settings.predictor == "posterior" and rows < batch:
+                left = f"{rows} prompts are left of data.train_files, fewer than data.train_batch_size={batch}"
                 raise SignalError(f"{left}. Lower data.train_batch_size, raise data.max_prompt_length, or add data.")
 
     # ------------------------------ collecting a batch ------------------------------
 
     def collect(self, num_prompts: int) -> KVBatchMeta:
+        with self._changed:
+            try:
+                self._begin()
+                self._generate()
+            except TooManyGenerationBatches as error:
+                self._trainer.save_unfinished_step()
+                raise CurriculumExhaustedError(f"{error}\nA checkpoint was written to resume from.") from None
+            batch = self._take_batch()
+            if self._background is not None:
+                self._send()
+            return batch
+
+    def _begin(self) -> None:
+        """The weights may be new."""
+        is_new_step = self._trainer.local_trigger_step == 0
+        if is_new_step and self._background is None:
+            self.controller.reset_step_metrics()
         version = self._trainer.weight_version
-        self.controller.reset_step_metrics()
         self._release(self.controller.evict(version))
         if self.predictor is not None:
-            self.predictor.set_weight_version(version)
-            self.predictor.reliability.reset()
-        if self.settings.controller.schedule == "streaming":
-            self._generate_streaming()
-        else:
-            while not self.controller.is_ready_for_training():
-                self._generation_round()
+            self.predictor.posterior.set_weight_version(version)
+            if is_new_step:
+                self.predictor.posterior.reliability.reset()
+
+    def _take_batch(self) -> KVBatchMeta:
+        """What is trained on next; all else of these prompts is freed."""
         self.groups = self.controller.get_training_data()
         self._record({"event": "trained", "index": group.prompt.index} for group in self.groups)
         trained = [sample.key for group in self.groups for sample in self.controller.trained_samples(group)]
@@ -117,9 +125,21 @@ class Curriculum(Collector):
         self._clear_released()
         return KVBatchMeta(partition_id=PARTITION, keys=keys, tags=[tags[key] for key in keys])
 
+    def _generate(self) -> None:
+        """Until a batch is ready."""
+        if self._background is not None:
+            self._send()
+            with self._trainer.waiting_for_rollouts():
+                self._background.wait_until(self.controller.is_ready_for_training)
+        elif self.settings.controller.schedule == "streaming":
+            self._generate_streaming()
+        else:
+            while not self.controller.is_ready_for_training():
+                self._generation_round()
+
     def _generation_round(self) -> None:
         """Merged: one call, with the continuation of what qualified and the screening of new prompts."""
-        self._check_num_gen_batches()
+        self.controller.check_num_gen_batches()
         self._add_prompts()
         inputs = self.controller.get_generation_inputs()
         batch = self._generation_batch(inputs)
@@ -130,12 +150,7 @@ class Curriculum(Collector):
     def _generate_streaming(self) -> None:
         """Continue and admit the moment a report allows it, until a batch is ready and, without `ahead`, all ended."""
         while True:
-            if not self.controller.num_in_flight:
-                self._check_num_gen_batches()
-            self._add_prompts()
-            inputs = self.controller.get_generation_inputs()
-            if inputs:
-                self._trainer.agent_loop_manager.dispatch(self._generation_batch(inputs))
+            self._send()
             is_complete = self.settings.controller.ahead and self.controller.is_ready_for_training()
             if is_complete or not self.controller.num_in_flight:
                 return
@@ -143,27 +158,37 @@ class Curriculum(Collector):
                 reports = self._trainer.agent_loop_manager.finished_reports()
             self._take_reports(reports, more_to_come=True)
 
-    def _check_num_gen_batches(self) -> None:
-        try:
+    def _send(self) -> None:
+        """Streaming: to the engines, whatever may be generated now."""
+        if not self.controller.num_in_flight:
             self.controller.check_num_gen_batches()
-        except TooManyGenerationBatches as error:
-            self._trainer.save_unfinished_step()
-            raise CurriculumExhaustedError(f"{error}\nA checkpoint was written to resume from.") from None
+        self._add_prompts()
+        inputs = self.controller.get_generation_inputs()
+        if inputs:
+            self._trainer.agent_loop_manager.dispatch(self._generation_batch(inputs))
+
+    def _new_background(self) -> BackgroundGeneration:
+        def go_on(reports: Mapping[str, PromptReport]) -> None:
+            self._take_reports(reports, more_to_come=True)
+            self._send()
+
+        return BackgroundGeneration(
+            self._changed,
+            lambda: self.controller.num_in_flight,
+            lambda: self._trainer.agent_loop_manager.finished_reports(),
+            go_on,
+        )
 
     def _take_reports(self, reports: Mapping[str, PromptReport], *, more_to_come: bool) -> None:
         """Hand the outcome of generation to the controller and the predictor."""
-        self._refuse_total_failure(reports)
-        self._watch_sources(reports)
+        self.report_watch.look_at(reports, self.controller.num_in_flight)
         samples = {uid: [self._sample(rollout) for rollout in report.rollouts] for uid, report in reports.items()}
         version = self._trainer.weight_version
         result = self.controller.update_prompts(samples, version, more_to_come=more_to_come)
         self._release(result)
         if self.predictor is not None:
-            for outcome in result.outcomes:
-                position = self._position[outcome.index]
-                fails = outcome.samples - outcome.passes
-                self.predictor.observe(position, outcome.passes, fails, outcome.shortfall)
-        self._record(_event(outcome) for outcome in result.outcomes)
+            self.predictor.observe(result.outcomes)
+        self._record(outcome.event() for outcome in result.outcomes)
 
     def before_advantages(self, batch: KVBatchMeta) -> None:
         if self.settings.baseline != "posterior":
@@ -176,7 +201,7 @@ class Curriculum(Collector):
         prompt, grading = group.prompt, self.settings.controller.grading
         alpha, beta = prompt.alpha, prompt.beta
         if alpha is None or beta is None:  # begun by a run without posteriors, which this one resumes
-            alpha, beta = (float(value) for value in self.predictor.prior(np.asarray(self._position[prompt.index])))
+            alpha, beta = self.predictor.prior(prompt.index)
         successes = [float(grading.success(sample.success)) for sample in group.samples]
         return KnownPrompt(alpha, beta, successes, group.stages)
 
@@ -186,8 +211,7 @@ class Curriculum(Collector):
         """Fetch what the controller asks for, and say what is believed of all whose screening begins now."""
         self._fetch_wanted()
         if self.predictor is not None:
-            positions = [self._position[prompt.index] for prompt in self.controller.prompts_to_screen()]
-            self.controller.set_posteriors(self.predictor.posteriors(positions))
+            self.controller.set_posteriors(self.predictor.posteriors(self.controller.prompts_to_screen()))
 
     def _fetch_wanted(self) -> None:
         """In whole batches of the loader, or by the predictor's choice."""
@@ -203,13 +227,13 @@ class Curriculum(Collector):
     def _fetch_chosen(self, count: int) -> TensorDict | None:
         """Rows of the predictor's choice, as verl's loader would give them; None if every prompt is live."""
         assert self.predictor is not None
-        live = [self._position[index] for index in self.controller.live_indices()]
-        with self._trainer.timed("predict"):
-            positions = self.predictor.choose(count, live)
-        if not len(positions):
+        # Beside a step's own time, nobody waits for it.
+        with self._trainer.timed("predict") if self._background is None else nullcontext():
+            chosen = self.predictor.choose(count, self.controller.live_indices())
+        if not chosen:
             return None
-        rows = collate_fn([self._trainer.train_dataset[int(position)] for position in positions])
-        rows["uid"] = np.array([str(uuid.uuid4()) for _ in positions], dtype=object)
+        rows = collate_fn(chosen)
+        rows["uid"] = np.array([str(uuid.uuid4()) for _ in chosen], dtype=object)
         return tu.get_tensordict(rows)
 
     def _generation_batch(self, inputs: list[GenerationInput]) -> TensorDict:
@@ -223,32 +247,6 @@ class Curriculum(Collector):
     def _sample(self, rollout: RolloutReport) -> Sample:
         success = success_of(rollout, self.settings.success_metric, self.settings.controller.grading)
         return Sample(key=rollout.key, success=success, version=rollout.version, num_tokens=rollout.num_tokens)
-
-    def _refuse_total_failure(self, reports: Mapping[str, PromptReport]) -> None:
-        """A prompt may fail; when all of them do, the cause is elsewhere and no retry helps."""
-        if any(report.rollouts for report in reports.values()):
-            self._num_failed_prompts = 0
-            return
-        self._num_failed_prompts += len(reports)
-        errors = [error for report in reports.values() for error in report.errors]
-        others_in_flight = self.controller.num_in_flight > len(reports)
-        if errors and (self._num_failed_prompts >= _MAX_FAILED_PROMPTS or not others_in_flight):
-            raise GenerationFailedError(
-                f"Generation failed for {self._num_failed_prompts} prompts in a row; the last time with: {errors[0]}"
-            )
-
-    def _watch_sources(self, reports: Mapping[str, PromptReport]) -> None:
-        longest, grading = self._trainer.config.data.max_response_length, self.settings.controller.grading
-        for uid, report in reports.items():
-            source = str(self.prompt_rows.value(uid, "data_source"))
-            for rollout in report.rollouts:
-                self.source_watch.observe(
-                    source,
-                    passed=grading.success(self._sample(rollout).success) > 0,
-                    cut_off=rollout.num_tokens >= longest,
-                    # What verl's own reward functions say of an answer that they did not find.
-                    without_answer=rollout.reward_extra_info.get("pred", "some") in (None, "", "[INVALID]"),
-                )
 
     def _release(self, result: UpdateResult) -> None:
         """Take note of the tensors of prompts that left the curriculum; `_clear_released` frees them."""
@@ -270,6 +268,13 @@ class Curriculum(Collector):
         if self._trainer.config.curriculum.record_prompts:
             self.prompt_records.append({"step": self._trainer.global_steps} | event for event in events)
 
+    def at_rest(self) -> AbstractContextManager[Any]:
+        return self._changed
+
+    def end(self) -> None:
+        if self._background is not None:
+            self._background.end()
+
     def before_checkpoint(self) -> None:
         self._clear_released()
         self.prompt_rows.store({"is_prompt": True, "status": "pending", "global_steps": self._trainer.global_steps})
@@ -277,22 +282,18 @@ class Curriculum(Collector):
     def state_dict(self) -> dict[str, Any]:
         return {
             "controller": self.controller.state_dict(),
-            "predictor": self.predictor and self.predictor.state_dict(),
-            "prompts": self.predictor and prompt_order.pack(self._fingerprints),
+            **(self.predictor.state_dict() if self.predictor is not None else {"predictor": None, "prompts": None}),
             "reward_sums": self.reward_scale.sums.tolist(),
-            "sources": self.source_watch.state_dict(),
+            "sources": self.report_watch.sources.state_dict(),
             "prompt_records_bytes": self.prompt_records.num_bytes,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.controller.load_state_dict(state["controller"])
         if self.predictor is not None and state["predictor"] is not None:
-            # The release before saved no prompts: their order must be the same.
-            prompts = state.get("prompts")
-            order = prompts and prompt_order.order_since(prompts, self._fingerprints)
-            self.predictor.load_state_dict(state["predictor"], order)
+            self.predictor.load_state_dict(state)
         self.reward_scale.sums = np.array(state.get("reward_sums", [0.0] * 5))
-        self.source_watch.load_state_dict(state.get("sources", {}))
+        self.report_watch.sources.load_state_dict(state.get("sources", {}))
         self.prompt_records.cut_back_to(state["prompt_records_bytes"])
         # The checkpoint was written while the step's own batch was still in the queue: it has been trained on.
         uids = self.controller.live_uids()
@@ -309,12 +310,17 @@ class Curriculum(Collector):
         self._clear_released()
 
     def metrics(self) -> dict[str, Any]:
-        predictions = self.predictor.calibration() if self.predictor is not None else {}
-        silent = {"curriculum/silent_sources": float(len(self.source_watch.silent))}
-        return self.controller.metrics() | silent | predictions
+        with self._changed:
+            predictions = self.predictor.posterior.calibration() if self.predictor is not None else {}
+            silent = {"curriculum/silent_sources": float(len(self.report_watch.sources.silent))}
+            return self.controller.metrics() | silent | predictions
 
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
-        counted = self.controller.metrics()
+        with self._changed:
+            counted = self.metrics()
+            if self._background is not None:  # which goes on between two steps
+                self.controller.reset_step_metrics()
+        metrics |= counted  # each update of a step counts what came before it, too
         for name in ("rollouts_generated", "rollouts_trained", "tokens_generated", "tokens_trained"):
             noun, verb = name.split("_")
             setattr(totals, name, int(counted[f"curriculum/total/{verb}_{noun}"]))
@@ -329,22 +335,12 @@ class Curriculum(Collector):
                 ("prompts screened", f"{screened:,}, {continued:,} of them mixed" + " and continued" * (n_continue > 0))
             ],
         }
-        summary["findings"] += [("nothing right in", line) for line in self.source_watch.explain()]
+        summary["findings"] += [("nothing right in", line) for line in self.report_watch.sources.explain()]
         if self.predictor is not None:
-            summary["predictor_reliability"] = self.predictor.reliability.rows()
+            summary["predictor_reliability"] = self.predictor.posterior.reliability.rows()
         return summary
 
 
 def _all_outputs(keys: Iterable[str]) -> list[str]:
     """Of samples, which the controller knows by their last outputs."""
     return [output for key in keys for output in output_keys(key)]
-
-
-def _event(outcome: Outcome) -> dict[str, Any]:
-    """A line of the history of prompts."""
-    return {
-        "event": outcome.phase.value,
-        "index": outcome.index,
-        "samples": outcome.samples,
-        "passes": round(outcome.passes, 6),  # a sum of grades has a long tail
-    }

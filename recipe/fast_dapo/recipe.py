@@ -87,6 +87,12 @@ UNSUPPORTED = (
         "the number of updates per batch",
     ),
     Unsupported(
+        "trainer.v1.separate_async.hybrid_rollout.enable_switch",
+        _with_curriculum(is_set),
+        "verl lends the trainer's devices by its own count of finished prompts, which the curriculum does not keep. "
+        "Set it to false, or curriculum.enable=false",
+    ),
+    Unsupported(
         "skip.rollout_tq.enable",
         _with_curriculum(is_set),
         "the curriculum decides what is generated. Set skip.rollout_tq.enable=false, or curriculum.enable=false",

@@ -82,6 +82,7 @@ class FastDapoSettings:
     enable: bool
     success_metric: str
     controller: CurriculumSettings
+    engines_apart: bool  # on devices of their own, where generation goes on while the actor is trained
     predictor: Predictor
     baseline: Baseline
     posterior: PredictorSettings | None  # of every prompt's pass rate; None: neither of the two above needs it
@@ -128,25 +129,29 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
             "biased: set rloo or grpo, as +signal=plain does"
         )
     data = config.data
+    ahead, updates = _batches_ahead(config), _updates_per_step(config)
+    gen_batch_size = data.train_batch_size if data.gen_batch_size is None else data.gen_batch_size
     sizes = {
         "n": node.n,
         "n_continue": node.n_continue,
-        "train_batch_size": data.train_batch_size,
-        "gen_batch_size": data.train_batch_size if data.gen_batch_size is None else data.gen_batch_size,
+        "train_batch_size": data.train_batch_size // updates,
+        "gen_batch_size": -(gen_batch_size // -updates),
         "stale": OmegaConf.select(config, STALE),
-        "ahead": _batches_ahead(config),
+        # In batches of one update each, beyond the first of which a step has further ones.
+        "ahead": updates * (1 + ahead) - 1,
     }
     limits = {name: getattr(node, name) for name in CurriculumLimits.model_fields}
     try:
         controller = CurriculumSettings.model_validate(limits | sizes)
     except ValidationError as error:
-        raise refusal([*problems, *_explain_sizes(error)]) from None
+        raise refusal([*problems, *_explain_sizes(error, config.trainer.v1.trainer_mode)]) from None
     if problems:
         raise refusal(problems)
     return FastDapoSettings(
         enable=node.enable,
         success_metric=node.success_metric,
         controller=controller,
+        engines_apart=_is_separate(config),
         predictor=node.predictor,
         baseline=node.baseline,
         posterior=node.posterior if "posterior" in (node.predictor, node.baseline) else None,
@@ -155,21 +160,36 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
     )
 
 
+def _is_separate(config: DictConfig) -> bool:
+    return config.trainer.v1.trainer_mode == "separate_async"
+
+
 def _batches_ahead(config: DictConfig) -> float:
     """How many batches verl's trainer keeps in generation beyond the one that it waits for; 0 where it is synchronous.
 
     The class of the trainer that runs restores its mode before it reads this.
     """
+    return _of_the_mode(config, "num_warmup_batches", 0)
+
+
+def _updates_per_step(config: DictConfig) -> int:
+    """How many updates share a batch of `data.train_batch_size` between two synchronisations of weights, each with
+    prompts of its own; 1 where it is synchronous (see `compatibility`)."""
+    updates = _of_the_mode(config, "parameter_sync_step", 1)
+    return updates if isinstance(updates, int) and updates > 0 else 1  # which `values` refuses
+
+
+def _of_the_mode(config: DictConfig, name: str, default: Any) -> Any:
     mode = config.trainer.v1.get(config.trainer.v1.trainer_mode)
-    return mode.get("num_warmup_batches", 0) if mode is not None else 0
+    return default if mode is None else mode.get(name, default)
 
 
-def _explain_sizes(error: ValidationError) -> list[str]:
+def _explain_sizes(error: ValidationError, mode: str) -> list[str]:
     """In the names that a user sets: some are verl's, and what contradicts each other is the curriculum's."""
     problems = explain(error, CurriculumSettings, "sizes", "configs/recipe/fast_dapo.yaml")
     rollout = "actor_rollout_ref.rollout"
     names = {"n": f"{rollout}.n", "n_continue": f"{rollout}.n_continue", "stale": STALE}
-    names["ahead"] = "trainer.v1.colocate_async.num_warmup_batches"
+    names["ahead"] = f"trainer.v1.{mode}.num_warmup_batches"
     named: list[str] = []
     for entry, problem in zip(error.errors(), problems, strict=True):
         if not entry["loc"]:
@@ -223,6 +243,11 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
             f"curriculum.correction={node.correction} is for baselines that give a group of equal rewards no "
             "advantage. With curriculum.baseline=posterior set curriculum.train_on=all, which needs no correction, "
             "and correction=none"
+        )
+    if _is_separate(config) and node.schedule == "merged":
+        problems.append(
+            "curriculum.schedule=merged waits for every rollout of a call, and with trainer.v1.trainer_mode="
+            "separate_async generation goes on all the time: set schedule=streaming"
         )
     if node.screening == "sequential":
         for name, value, needed in (

@@ -45,7 +45,7 @@ def restore_base(trainer: Any, folder: str) -> int:
     trainer.checkpoint_manager.update_weights(trainer.global_steps - 1)
     predictor = getattr(trainer.collector, "predictor", None)
     if predictor is not None:
-        predictor.set_weight_version(trainer.weight_version)
+        predictor.posterior.set_weight_version(trainer.weight_version)
     return trainer.collector.prompt_records.num_bytes
 
 

@@ -79,7 +79,7 @@ def restore_base(trainer: Any, folder: str) -> float:
     trainer.checkpoint_manager.update_weights(trainer.global_steps - 1)
     predictor = getattr(trainer.collector, "predictor", None)
     if predictor is not None:
-        predictor.set_weight_version(trainer.weight_version)
+        predictor.posterior.set_weight_version(trainer.weight_version)
     return validate(trainer)
 
 

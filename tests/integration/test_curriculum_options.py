@@ -74,8 +74,8 @@ def test_sequential_screening_with_a_posterior_spends_less_on_each_prompt(lab: L
             metrics.append(lab.step())  # a surplus of the steps before was a whole batch
         observed, position = lab.call(
             lambda trainer: (
-                trainer.collector.predictor._passes + trainer.collector.predictor._fails,
-                trainer.collector._position,
+                trainer.collector.predictor.posterior._passes + trainer.collector.predictor.posterior._fails,
+                trainer.collector.predictor._position,
             )
         )
     records = [json.loads(line) for line in (lab.run_dir / "prompts.jsonl").read_text().splitlines()]
@@ -187,9 +187,11 @@ def test_the_predictors_state_travels_with_a_checkpoint(lab: Lab):
         curriculum = trainer.collector
         curriculum.before_checkpoint()
         state = json.loads(json.dumps(trainer.signal_state()))
-        curriculum.predictor.choose(5)
+        curriculum.predictor.posterior.choose(5)
         trainer.load_signal_state(state)
-        return state["parts"]["recipe.fast_dapo.collector.Curriculum"]["predictor"], curriculum.predictor.state_dict()
+        return state["parts"]["recipe.fast_dapo.collector.Curriculum"][
+            "predictor"
+        ], curriculum.predictor.posterior.state_dict()
 
     with lab.settings(**POSTERIOR):
         lab.step()

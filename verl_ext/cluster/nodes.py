@@ -24,6 +24,7 @@ from verl.utils.device import get_resource_name
 
 from verl_ext.cluster import engine_resources
 from verl_ext.cluster.engine_resources import RUN_VARIABLE, EngineResources, read_ledger, write_ledger
+from verl_ext.cluster.pools import DevicePool, first_without_room
 from verl_ext.core.errors import ClusterError
 
 logger = logging.getLogger(__name__)
@@ -85,26 +86,28 @@ def owns_cluster() -> bool:
     return any(child.name() == "raylet" for child in psutil.Process().children())
 
 
-def check_nodes(num_nodes: int, gpus_per_node: int) -> None:
+def check_nodes(pools: Sequence[DevicePool]) -> None:
     """Refuse a cluster that is too small, which verl would wait for.
 
     Args:
-        num_nodes: That the run needs.
-        gpus_per_node: Devices on each, of the kind that verl's platform has: Ray calls them GPU, or NPU.
+        pools: That the run needs, of devices of the kind that verl's platform has: Ray calls them GPU, or NPU.
 
     Raises:
         ClusterError: says what was asked for and what there is.
     """
     device = get_resource_name()
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    if sum(node["Resources"].get(device, 0) >= gpus_per_node for node in nodes) >= num_nodes:
+    if first_without_room(pools, [node["Resources"].get(device, 0) for node in nodes]) is None:
         return
+    wanted = " and ".join(
+        f"{pool.nodes} nodes ({pool.owner}.nnodes) with {pool.devices} {device}s each ({pool.owner}.n_gpus_per_node)"
+        for pool in pools
+    )
     found = ", ".join(f"{_name(node)} with {node['Resources'].get(device, 0):g}" for node in nodes)
     slots = "--num-gpus=1" if device == "GPU" else f"--resources='{{\"{device}\": 1}}'"
     raise ClusterError(
-        f"expected {num_nodes} nodes (trainer.nnodes) with {gpus_per_node} {device}s each (trainer.n_gpus_per_node), "
-        f"got {len(nodes)}: {found}. Start Ray on the others (`ray start --address=…`), or ask for less. Where Ray "
-        f"finds no {device} by itself, it has as many as it is told: `ray start {slots}`."
+        f"expected {wanted}, got {len(nodes)}: {found}. Start Ray on the others (`ray start --address=…`), or ask for "
+        f"less. Where Ray finds no {device} by itself, it has as many as it is told: `ray start {slots}`."
     )
 
 

@@ -95,6 +95,15 @@ def _is_apart(value: Any, config: DictConfig) -> bool:
     return value != "fsdp2" and value != config.actor_rollout_ref.actor.strategy
 
 
+def _is_separate(config: DictConfig) -> bool:
+    return config.trainer.v1.trainer_mode == "separate_async"
+
+
+def _makes_whole_batches(updates: Any, config: DictConfig) -> bool:
+    is_count = isinstance(updates, int) and updates > 0
+    return is_count and config.data.train_batch_size == updates * config.actor_rollout_ref.actor.ppo_mini_batch_size
+
+
 def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
     return bool(value) and config.data.train_batch_size % value != 0
 
@@ -102,9 +111,8 @@ def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
 SHARED = (
     Unsupported(
         "trainer.v1.trainer_mode",
-        is_none_of("sync", "colocate_async"),
-        "the recipes' trainers are made over those of verl that keep actor and engines on the same devices. Set it to "
-        "sync or colocate_async",
+        is_none_of("sync", "colocate_async", "separate_async"),
+        "verl has no such trainer. Set it to sync, colocate_async or separate_async",
     ),
     Unsupported(
         "trainer.use_v1",
@@ -113,8 +121,33 @@ SHARED = (
     ),
     Unsupported(
         "actor_rollout_ref.hybrid_engine",
-        is_none_of(True),
-        "actor and engines share their devices here. Leave actor_rollout_ref.hybrid_engine=true",
+        lambda value, config: value is not True and not _is_separate(config),
+        "actor and engines share their devices here. Leave actor_rollout_ref.hybrid_engine=true, or set "
+        "trainer.v1.trainer_mode=separate_async",
+    ),
+    Unsupported(
+        "actor_rollout_ref.rollout.nnodes",
+        lambda value, config: not value and _is_separate(config),
+        "the engines have devices of their own. Set rollout.nnodes and rollout.n_gpus_per_node to how many, beside "
+        "those of the trainer",
+    ),
+    Unsupported(
+        "actor_rollout_ref.rollout.checkpoint_engine.backend",
+        lambda value, config: value == "naive" and _is_separate(config),
+        "weights go from the actor's devices to the engines'. Set checkpoint_engine.backend=nccl (or another of "
+        "verl's; on the CPU gloo)",
+    ),
+    Unsupported(
+        "trainer.v1.separate_async.parameter_sync_step",
+        lambda value, config: _is_separate(config) and not _makes_whole_batches(value, config),
+        "so many updates of actor.ppo_mini_batch_size prompts must make a batch of data.train_batch_size. Set "
+        "train_batch_size = parameter_sync_step x ppo_mini_batch_size",
+    ),
+    Unsupported(
+        "actor_rollout_ref.model.lora_rank",
+        lambda value, config: value and _is_separate(config) and not config.actor_rollout_ref.model.lora.merge,
+        "verl sends engines on other devices the base weights without the adapter. Set "
+        "actor_rollout_ref.model.lora.merge=true",
     ),
     Unsupported(
         "actor_rollout_ref.rollout.name",

@@ -11,6 +11,7 @@ from verl.trainer.ppo.v1 import register_trainer
 from verl.utils.import_utils import load_class_from_fqn
 
 from verl_ext.cluster import nodes as cluster
+from verl_ext.cluster.pools import device_pools
 from verl_ext.cluster.worker_death import explain_death, find_death
 from verl_ext.core.compat import undecorated
 from verl_ext.core.errors import RolloutEngineError, SignalError
@@ -36,7 +37,7 @@ class SignalTaskRunner(undecorated(TaskRunnerV1)):
 
     def run(self, config: DictConfig) -> None:
         self.prepare(config)
-        cluster.check_nodes(config.trainer.nnodes, config.trainer.n_gpus_per_node)
+        cluster.check_nodes(device_pools(config))
         for name in cluster.release_recorded(RunFolder(Path(config.run_dir)).engine_ledger):
             print(f"removed what a killed run left behind: {name}")
         try:

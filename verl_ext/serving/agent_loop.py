@@ -33,6 +33,9 @@ FIRST_SESSION = "__first_session__"
 # Field of a batch of validation prompts: true samples with the settings of training instead of `rollout.val_kwargs`.
 AS_IN_TRAINING = "__as_in_training__"
 
+# Seconds.
+_NEXT_LOOK_S = 0.2
+
 
 @dataclass(frozen=True)
 class RolloutReport:
@@ -226,8 +229,10 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
         while not reports:
             if not self._streams:
                 raise RuntimeError("no dispatched prompt is under way: dispatch a batch first")
-            ray.wait(self._streams, num_returns=1)
-            ready, _ = ray.wait(self._streams, num_returns=len(self._streams), timeout=0)
+            streams = list(self._streams)  # another thread may dispatch meanwhile, and is answered at the next look
+            if not ray.wait(streams, num_returns=1, timeout=_NEXT_LOOK_S)[0]:
+                continue
+            ready, _ = ray.wait(streams, num_returns=len(streams), timeout=0)
             for stream in ready:
                 try:
                     reports |= ray.get(next(stream))

@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from verl_ext.cluster.pools import device_pools
 from verl_ext.core.errors import ConfigError
 from verl_ext.launch.recipe import all_paths, recipes
 
@@ -73,13 +74,15 @@ def describe(config: DictConfig) -> dict[str, Any]:
         env_vars = {str(variable): str(value) for variable, value in (runtime_env.get("env_vars") or {}).items()}
     except OmegaConfBaseException as error:
         raise ConfigError(f"the configuration lacks a value: {error}") from error
-    is_cpu = config.trainer.device == "cpu"
+    # Slurm gives all nodes of a job alike: engines with devices of their own get nodes of their own.
+    pools = device_pools(config)
+    nodes, devices = sum(pool.nodes for pool in pools), max(pool.devices for pool in pools)
     return {
         "name": name,
         "run_dir": run_dir,
-        "nodes": config.trainer.nnodes,
-        "gpus": 0 if is_cpu else config.trainer.n_gpus_per_node,
-        "slots": config.trainer.n_gpus_per_node,
+        "nodes": nodes,
+        "gpus": 0 if config.trainer.device == "cpu" else devices,
+        "slots": devices,
         "env_vars": {"VERL_USE_EXTERNAL_MODULES": "verl_ext.plugin", **env_vars},
         "dry_run": config.dry_run,
     }

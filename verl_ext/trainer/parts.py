@@ -20,7 +20,7 @@ What it leaves out does nothing.
 """
 
 from abc import abstractmethod
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Protocol
 
 from omegaconf import DictConfig
@@ -38,6 +38,7 @@ class Trainer(Protocol):
         config: The whole configuration.
         run_folder: Where the run's records are.
         global_steps: The step under way, from 1.
+        local_trigger_step: Of the updates of the step under way, the one that is, from 0.
         weight_version: The step that made the weights which the engines serve now.
         tokenizer: From `set_up_data` on, with `processor` (None for plain text) and `train_dataset` (verl's).
         actor_rollout_wg: The actor's workers, from `set_up_workers` on.
@@ -47,6 +48,7 @@ class Trainer(Protocol):
     config: DictConfig
     run_folder: RunFolder
     global_steps: int
+    local_trigger_step: int
     tokenizer: Any
     processor: Any
     train_dataset: Any
@@ -99,12 +101,16 @@ class Part(Protocol):
         """
 
     def metrics(self) -> dict[str, Any]:
-        """Of the step that is about to end; asked once a step."""
+        """Of the update that is about to end; verl makes one number of those of a step's updates."""
         return {}
 
     def summary(self) -> dict[str, Any]:
         """What the run's summary says beside what it says of every run."""
         return {}
+
+    def at_rest(self) -> AbstractContextManager[None]:
+        """Nothing of the part changes within: a checkpoint is written. For a part with a thread of its own."""
+        return nullcontext()
 
     def before_checkpoint(self) -> None:
         """Write to the data plane what must be in its checkpoint."""
@@ -115,6 +121,9 @@ class Part(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` gave; the data plane is restored already. Comes before `set_up_workers`."""
+
+    def end(self) -> None:
+        """Training is over."""
 
 
 class Collector(Part, Protocol):
@@ -136,8 +145,8 @@ class Collector(Part, Protocol):
         """Add a step to the run's totals of rollouts and tokens.
 
         Args:
-            batch: What was trained on.
-            metrics: Of the step.
+            batch: What was trained on, in all updates of the step.
+            metrics: Of the step; changed where verl made one number of what is none.
             totals: Changed.
         """
         ...

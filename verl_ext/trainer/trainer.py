@@ -12,10 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-import ray
 from omegaconf import DictConfig, open_dict
 from tensordict import TensorDict
-from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, get_trainer_cls
 from verl.utils.debug import marked_timer
@@ -34,6 +32,7 @@ from verl_ext.trainer import checkpointing, loading
 from verl_ext.trainer.parts import Collector, Observer, Part, Selector
 from verl_ext.trainer.verl_collector import CollectedBuffer, VerlCollector
 from verl_ext.trainer.watchdogs import start_watchdogs
+from verl_ext.trainer.workers import replace_workers
 
 # What tests/compat/contract_uses.py cannot see: what verl's objects here are.
 RELIES_ON = {
@@ -82,6 +81,7 @@ class SignalTrainer(PPOTrainer):
         self.val_accuracy_before: float | None = None
         self.val_accuracy: float | None = None
         self.totals = RunTotals()
+        self._version_sent = 0
         self._served_metrics: dict[str, Any] = {}
         self.build_parts()
 
@@ -122,7 +122,8 @@ class SignalTrainer(PPOTrainer):
     @property
     def weight_version(self) -> int:
         """The step that made the weights which the engines serve now."""
-        return self.global_steps - 1  # verl counts the step under way
+        # verl counts the step under way, and sends the weights at its end.
+        return max(self.global_steps - 1, self._version_sent)
 
     def timed(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Add the seconds within to `timing_s/{name}`."""
@@ -184,6 +185,7 @@ class SignalTrainer(PPOTrainer):
         return batch
 
     def on_step_end(self) -> None:
+        self._version_sent = self.global_steps  # rollouts of these weights may come before the call returns
         super().on_step_end()  # sends the weights
         for observer in self.observers:
             self._served_metrics |= observer.observe_served(self._step_batch)
@@ -243,14 +245,7 @@ class SignalTrainer(PPOTrainer):
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
-        if self.config.trainer.device == "cpu" and Role.Critic in self.role_worker_mapping:
-            from verl_ext.cpu.engine import CPUTrainingWorker
-
-            self.role_worker_mapping[Role.Critic] = ray.remote(CPUTrainingWorker)
-        worker = loading.worker_class(list(self.parts.values()))
-        for role in (Role.ActorRollout, Role.ActorRolloutRef):
-            if worker is not None and role in self.role_worker_mapping:
-                self.role_worker_mapping[role] = ray.remote(worker)
+        replace_workers(self.role_worker_mapping, list(self.parts.values()), self.config.trainer.device)
 
     def _init_dataloader(self) -> None:
         gen_batch_size = self.config.data.gen_batch_size
@@ -270,7 +265,7 @@ class SignalTrainer(PPOTrainer):
         for part in self.parts.values():
             part.set_up_workers()
         self.watchdog, self.node_watchdog = start_watchdogs(
-            self.llm_server_manager.get_replicas(),
+            [replica for manager in self._rollout_server_managers() for replica in manager.get_replicas()],
             self.actor_rollout_wg.workers,
             read_guards(self.config).watchdog,
             self.run_folder.engine_ledger,
@@ -281,6 +276,8 @@ class SignalTrainer(PPOTrainer):
         cluster.record_processes(self.run_folder.engine_ledger)  # again: the agent loop workers are new
         self.metrics_stream.resume_after(self.global_steps)
         super().fit(agent_loop_manager)
+        for part in self.parts.values():
+            part.end()
         self.node_watchdog.stop()
         if self.watchdog is not None:
             self.watchdog.stop()
@@ -337,9 +334,11 @@ class SignalTrainer(PPOTrainer):
                 part.load_state_dict(state["parts"][name])
 
     def _save_checkpoint(self) -> None:
-        for part in self.parts.values():
-            part.before_checkpoint()
-        checkpointing.save(self, self.signal_state(), super()._save_checkpoint)
+        with contextlib.ExitStack() as resting:
+            for part in self.parts.values():
+                resting.enter_context(part.at_rest())
+                part.before_checkpoint()
+            checkpointing.save(self, self.signal_state(), super()._save_checkpoint)
 
     def _load_checkpoint(self) -> None:
         # Damaged ones are out of the way: `prepare_resume` looked before Ray was started.

@@ -225,6 +225,11 @@ class Outcome:
     samples: int  # fewer than asked if the call failed
     shortfall: float = 0  # sum of s (1 - s) over them: 0 where each success s is 0 or 1
 
+    def event(self) -> dict[str, Any]:
+        """A line of the history of prompts."""
+        passes = round(self.passes, 6)  # a sum of grades has a long tail
+        return {"event": self.phase.value, "index": self.index, "samples": self.samples, "passes": passes}
+
 
 @dataclass(frozen=True)
 class UpdateResult:

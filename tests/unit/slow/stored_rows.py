@@ -102,6 +102,7 @@ class QuietTrainer:
         self.config = config
         self.run_folder = RunFolder(folder)
         self.global_steps = 1
+        self.local_trigger_step = 0
         self.agent_loop_manager = engine
         self.num_fetched = 0
         self.saved: list[int] = []

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from verl.plugin.platform import get_platform
 
 from verl_ext.cluster import nodes as cluster
+from verl_ext.cluster.pools import DevicePool
 from verl_ext.core.errors import ClusterError
 
 # As the CPU backend's.
@@ -85,25 +86,36 @@ def _node(address: str, gpus: int, alive: bool = True, device: str = "GPU") -> d
     return {"Alive": alive, "NodeManagerHostname": "host", "NodeManagerAddress": address, "Resources": resources}
 
 
+def _pool(nodes: int, devices: int) -> DevicePool:
+    return DevicePool("trainer", nodes, devices)
+
+
 def test_a_cluster_that_is_too_small_is_refused(monkeypatch: pytest.MonkeyPatch):
     """Also where the sum would do: verl wants its GPUs node by node, and waits for them."""
     nodes = [_node("10.0.0.1", 8), _node("10.0.0.2", 8, alive=False), _node("10.0.0.3", 0)]
     monkeypatch.setattr(cluster.ray, "nodes", lambda: nodes)
-    cluster.check_nodes(1, 8)
+    cluster.check_nodes([_pool(1, 8)])
     for num_nodes, gpus in ((2, 4), (1, 9), (2, 8)):
         with pytest.raises(ClusterError, match=rf"expected {num_nodes} nodes .* got 2: host \(10.0.0.1\) with 8, host"):
-            cluster.check_nodes(num_nodes, gpus)
+            cluster.check_nodes([_pool(num_nodes, gpus)])
+
+
+def test_engines_with_devices_of_their_own_need_them_beside_the_trainers(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster.ray, "nodes", lambda: [_node("10.0.0.1", 8)])
+    cluster.check_nodes([_pool(1, 4), DevicePool("actor_rollout_ref.rollout", 1, 4)])
+    with pytest.raises(ClusterError, match=r"1 nodes \(actor_rollout_ref.rollout.nnodes\) with 5 GPUs each"):
+        cluster.check_nodes([_pool(1, 4), DevicePool("actor_rollout_ref.rollout", 1, 5)])
 
 
 def test_devices_are_counted_under_the_name_that_verl_asks_ray_for(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(get_platform(), "ray_resource_name", lambda: "NPU")
     monkeypatch.setattr(cluster.ray, "nodes", lambda: [_node("10.0.0.1", 8, device="NPU")])
-    cluster.check_nodes(1, 8)
+    cluster.check_nodes([_pool(1, 8)])
     with pytest.raises(ClusterError, match=r"with 8 NPUs each .* got 1: host \(10.0.0.1\) with 8"):
-        cluster.check_nodes(2, 8)
+        cluster.check_nodes([_pool(2, 8)])
     monkeypatch.setattr(cluster.ray, "nodes", lambda: [_node("10.0.0.1", 8)])
     with pytest.raises(ClusterError, match=r"got 1: host \(10.0.0.1\) with 0.*--resources"):
-        cluster.check_nodes(1, 8)
+        cluster.check_nodes([_pool(1, 8)])
 
 
 # ------------------------------ the watchdog's decisions; a node that is really lost: test_zz_two_nodes.py ----------

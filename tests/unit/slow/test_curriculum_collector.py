@@ -287,7 +287,7 @@ def test_the_estimator_hears_what_was_believed_before_a_groups_first_rollout(
     options = [*ALL, *ONLY_EVIDENCE, f"curriculum.schedule={schedule}", f"curriculum.predictor={predictor}"]
     curriculum, trainer = _make_with_data(tmp_path, *options, *sizes_of_a_group(n, n_continue), num_prompts=12)
     assert curriculum.predictor is not None
-    engine, observe = trainer.agent_loop_manager, curriculum.predictor.observe
+    engine, observe = trainer.agent_loop_manager, curriculum.predictor.posterior.observe
     believed: dict[int, list[float]] = defaultdict(lambda: [0.2, 0.2])
     begun: dict[str, tuple[float, float]] = {}
 
@@ -304,7 +304,7 @@ def test_the_estimator_hears_what_was_believed_before_a_groups_first_rollout(
                 begun[uid] = (believed[int(index)][0], believed[int(index)][1])
         return generate(batch)
 
-    monkeypatch.setattr(curriculum.predictor, "observe", recording_observe)
+    monkeypatch.setattr(curriculum.predictor.posterior, "observe", recording_observe)
     monkeypatch.setattr(engine, "generate_and_report", recording_generate)
     seen_before = 0
     for step in range(1, 7 if predictor == "posterior" else 4):  # the loader goes on beyond the data set
@@ -344,7 +344,7 @@ def test_what_was_believed_of_a_group_that_waits_travels_with_a_checkpoint(
     )
     assert curriculum.predictor is not None
     for position in range(400):
-        curriculum.predictor.observe(position, 3, 1)
+        curriculum.predictor.posterior.observe(position, 3, 1)
     curriculum.reward_scale.add(RewardScale.sums_of(np.array([0, 1]), np.array([-1.0, 1.0])))
     with pytest.raises(CurriculumExhaustedError):
         curriculum.collect(3)
@@ -366,7 +366,7 @@ def test_what_was_believed_of_a_group_that_waits_travels_with_a_checkpoint(
         assert list(known.stages) == [0, 0, 1, 1]
     assert restored.predictor is not None
     # What all four rollouts told is known from now on.
-    assert sum(alpha + beta > 4 + 4 for alpha, beta in restored.predictor.posteriors(range(400))) == 3
+    assert sum(alpha + beta > 4 + 4 for alpha, beta in restored.predictor.posterior.posteriors(range(400))) == 3
 
 
 def test_a_run_without_posteriors_can_be_resumed_with_them(store: StoredRows, prepared: Prepared, tmp_path: Path):
@@ -419,7 +419,7 @@ def test_graded_prompts_are_trained_on_where_their_successes_differ(
     assert metrics["curriculum/unaccounted_rollouts"] == 0
     assert 0 < metrics["predictor/shortfall_share"] < 1
     assert curriculum.predictor is not None
-    posterior = curriculum.predictor
+    posterior = curriculum.predictor.posterior
     shortfalls = {
         event["index"]: posterior.shortfall(np.array([event["index"]]))[0]
         for event in map(json.loads, (tmp_path / "prompts.jsonl").read_text().splitlines())
@@ -431,7 +431,7 @@ def test_graded_prompts_are_trained_on_where_their_successes_differ(
     curriculum.before_checkpoint()
     restored.load_state_dict(json.loads(json.dumps(curriculum.state_dict())))
     assert restored.predictor is not None
-    assert (restored.predictor.shortfall(np.arange(40)) == posterior.shortfall(np.arange(40))).all()
+    assert (restored.predictor.posterior.shortfall(np.arange(40)) == posterior.shortfall(np.arange(40))).all()
 
 
 def test_the_history_of_prompts_has_the_sum_of_their_grades(store: StoredRows, tmp_path: Path):

@@ -108,6 +108,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Any:
         }
     )
     host.global_steps, host.timing_raw, host.totals, host._served_metrics = 1, {}, RunTotals(), {}
+    host._version_sent = 0
     host.use_reference_policy = host.use_critic = True
     host.parameter_sync_step, host.val_accuracy_before, host._step_began = 1, None, time.perf_counter()
     host.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])

@@ -7,6 +7,8 @@ from pathlib import Path
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
+from verl_ext.cluster.pools import DevicePool, device_pools, first_without_room
+
 # Where a run writes, beside its folder.
 _OUTPUTS = ("trainer.default_local_dir", "trainer.rollout_data_dir", "trainer.validation_data_dir")
 
@@ -42,14 +44,14 @@ def num_devices(device: str) -> int:
 
 def device_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     """What a dry run says of the devices: it may run on another machine than the training."""
-    trainer = config.trainer
-    asked, found = trainer.n_gpus_per_node, num_devices(trainer.device)
+    trainer, pools = config.trainer, device_pools(config)
+    asked, found = sum(pool.devices for pool in pools), num_devices(trainer.device)
     if trainer.device == "cpu":
         yield "devices", f"{asked} rank{'s' if asked > 1 else ''} on {found} cores"
         return
-    nodes = f"{trainer.nnodes} nodes with {asked} GPUs each" if trainer.nnodes > 1 else f"{asked} GPUs"
+    taken = " and ".join(_devices(pool) for pool in pools)
     enough = "" if found >= asked else ": run it where they are"
-    yield "devices", f"the run takes {nodes}; this machine has {found}{enough}"
+    yield "devices", f"the run takes {taken}; this machine has {found}{enough}"
 
 
 def check_devices(config: DictConfig) -> list[str]:
@@ -58,19 +60,27 @@ def check_devices(config: DictConfig) -> list[str]:
     address = ray_init.get("address") or os.environ.get("RAY_ADDRESS")
     if address not in (None, "local") or (address is None and _is_cluster_here() and trainer.device != "cpu"):
         return []
-    found, problems = num_devices(trainer.device), []
-    if trainer.nnodes > 1:
-        problems.append(
-            f"trainer.nnodes={trainer.nnodes} needs a Ray cluster: start one (`ray start --head`) and give its address "
-            "in ray_kwargs.ray_init.address or RAY_ADDRESS"
-        )
-    elif trainer.n_gpus_per_node > found:
-        kind = "cores, one per rank at least" if trainer.device == "cpu" else "GPUs"
-        hint = "" if trainer.device == "cpu" else ", or +backend=cpu for a small model"
-        problems.append(
-            f"trainer.n_gpus_per_node={trainer.n_gpus_per_node}, but this machine has {found} {kind}: lower it{hint}"
-        )
-    return problems
+    found, pools = num_devices(trainer.device), device_pools(config)
+    if any(pool.nodes > 1 for pool in pools):
+        several = next(pool for pool in pools if pool.nodes > 1)
+        return [
+            f"{several.owner}.nnodes={several.nodes} needs a Ray cluster: start one (`ray start --head`) and give its "
+            "address in ray_kwargs.ray_init.address or RAY_ADDRESS"
+        ]
+    without = first_without_room(pools, [found])
+    if without is None:
+        return []
+    kind = "cores, one per rank at least" if trainer.device == "cpu" else "GPUs"
+    hint = "" if trainer.device == "cpu" else ", or +backend=cpu for a small model"
+    beside = "" if without is pools[0] else f" beside {pools[0].owner}.n_gpus_per_node={pools[0].devices}"
+    return [
+        f"{without.owner}.n_gpus_per_node={without.devices}{beside}, but this machine has {found} {kind}: lower "
+        f"it{hint}"
+    ]
+
+
+def _devices(pool: DevicePool) -> str:
+    return f"{pool.nodes} nodes with {pool.devices} GPUs each" if pool.nodes > 1 else f"{pool.devices} GPUs"
 
 
 def _is_cluster_here() -> bool:

@@ -1,0 +1,65 @@
+"""What reports say of the run as a whole: generation that is broken, and data sources in which nothing is right."""
+
+from collections.abc import Callable, Mapping
+
+from recipe.fast_dapo.curriculum.source_watch import SourceWatch
+from verl_ext.core.errors import GenerationFailedError
+from verl_ext.serving.agent_loop import PromptReport, RolloutReport
+
+# Prompts in a row without a single rollout, after which generation counts as broken.
+_MAX_FAILED_PROMPTS = 16
+
+
+class ReportWatch:
+    """Sees every report before the controller does.
+
+    Args:
+        passed: Whether a rollout is right, or partly right.
+        source: Of a prompt, by uid.
+        max_response_length: Tokens of a response that was cut off.
+
+    Attributes:
+        sources: What became of every data source.
+    """
+
+    def __init__(
+        self, passed: Callable[[RolloutReport], bool], source: Callable[[str], str], max_response_length: int
+    ) -> None:
+        self.sources = SourceWatch()
+        self._passed = passed
+        self._source = source
+        self._max_response_length = max_response_length
+        self._num_failed_prompts = 0  # in a row
+
+    def look_at(self, reports: Mapping[str, PromptReport], num_in_flight: int) -> None:
+        """Take note of reports.
+
+        Args:
+            reports: By uid.
+            num_in_flight: Prompts that were in flight, these among them.
+
+        Raises:
+            GenerationFailedError: a prompt may fail; when all of them do, the cause is elsewhere and no retry helps.
+        """
+        self._refuse_total_failure(reports, others_in_flight=num_in_flight > len(reports))
+        for uid, report in reports.items():
+            source = self._source(uid)
+            for rollout in report.rollouts:
+                self.sources.observe(
+                    source,
+                    passed=self._passed(rollout),
+                    cut_off=rollout.num_tokens >= self._max_response_length,
+                    # What verl's own reward functions say of an answer that they did not find.
+                    without_answer=rollout.reward_extra_info.get("pred", "some") in (None, "", "[INVALID]"),
+                )
+
+    def _refuse_total_failure(self, reports: Mapping[str, PromptReport], *, others_in_flight: bool) -> None:
+        if any(report.rollouts for report in reports.values()):
+            self._num_failed_prompts = 0
+            return
+        self._num_failed_prompts += len(reports)
+        errors = [error for report in reports.values() for error in report.errors]
+        if errors and (self._num_failed_prompts >= _MAX_FAILED_PROMPTS or not others_in_flight):
+            raise GenerationFailedError(
+                f"Generation failed for {self._num_failed_prompts} prompts in a row; the last time with: {errors[0]}"
+            )

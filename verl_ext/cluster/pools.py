@@ -1,0 +1,54 @@
+"""The devices that a run takes: the trainer's, and those of engines that have their own. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from omegaconf import DictConfig
+
+SEPARATE = "separate_async"
+
+
+@dataclass(frozen=True)
+class DevicePool:
+    """Devices that belong together.
+
+    Attributes:
+        owner: The node of the configuration that has `nnodes` and `n_gpus_per_node`.
+        nodes: How many.
+        devices: On each.
+    """
+
+    owner: str
+    nodes: int
+    devices: int
+
+    def __str__(self) -> str:
+        """As people set it."""
+        return f"{self.owner}.nnodes={self.nodes} x {self.owner}.n_gpus_per_node={self.devices}"
+
+
+def device_pools(config: DictConfig) -> list[DevicePool]:
+    """Of a run, the trainer's first."""
+    pools = [DevicePool("trainer", config.trainer.nnodes, config.trainer.n_gpus_per_node)]
+    if config.trainer.v1.trainer_mode == SEPARATE:
+        rollout = config.actor_rollout_ref.rollout
+        pools.append(DevicePool("actor_rollout_ref.rollout", rollout.nnodes, rollout.n_gpus_per_node))
+    return pools
+
+
+def first_without_room(pools: Iterable[DevicePool], devices: Sequence[float]) -> DevicePool | None:
+    """The first pool that machines with so many devices have no room for, beside those before it.
+
+    Example:
+        >>> first_without_room([DevicePool("trainer", 1, 4), DevicePool("rollout", 1, 6)], [8])
+        DevicePool(owner='rollout', nodes=1, devices=6)
+    """
+    free = list(devices)
+    for pool in pools:
+        free.sort(reverse=True)
+        if sum(number >= pool.devices for number in free) < pool.nodes:
+            return pool
+        # From the fullest that have room: what is left stays together.
+        for place in range(sum(number >= pool.devices for number in free) - 1, -1, -1)[: pool.nodes]:
+            free[place] -= pool.devices
+    return None
