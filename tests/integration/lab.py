@@ -100,6 +100,8 @@ def start_over(trainer: Any) -> None:
     """Forget all prompts and their rollouts, and make the parts anew from the configuration."""
     from verl_ext.serving import data_plane
 
+    for part in trainer.parts.values():
+        part.end()
     with contextlib.suppress(RuntimeError):  # nothing is under way any more
         while True:  # an asynchronous trainer has rollouts in flight between its steps
             trainer.agent_loop_manager.finished_reports()

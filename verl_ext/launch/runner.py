@@ -1,5 +1,6 @@
 """verl's task runner for a trainer that lives outside verl."""
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ class SignalTaskRunner(undecorated(TaskRunnerV1)):
 def register(config: DictConfig) -> None:
     """Give verl the trainer that `trainer_class` and `trainer.v1.trainer_mode` name, under one name for both."""
     mode = config.trainer.v1.trainer_mode
+    # verl 0.9.1 logs a line there with an argument that loggers do not take, and hybrid_engine=false ends with it.
+    logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
     name = f"{config.trainer_class} over {mode}"
     register_trainer(name)(loading.trainer_class(config).in_mode(mode))
     config.trainer.v1.trainer_mode = name

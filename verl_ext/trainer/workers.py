@@ -3,7 +3,9 @@
 from typing import Any
 
 import ray
+from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.trainer.ppo.utils import Role
+from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from verl_ext.core.compat import undecorated
 from verl_ext.trainer import loading
@@ -27,22 +29,22 @@ def replace_workers(classes: dict[Role, Any], parts: list[Part], device: str) ->
     wanted = loading.worker_class(parts)
     for role in ACTORS:
         if role in classes:
-            verls = undecorated(classes[role])
-            classes[role] = ray.remote(_joined(wanted, _on(device, verls)))
+            classes[role] = ray.remote(_joined(wanted, _actor(undecorated(classes[role]), device)))
     if device == "cpu" and Role.Critic in classes:
         from verl_ext.cpu.engine import CPUTrainingWorker
 
         classes[Role.Critic] = ray.remote(CPUTrainingWorker)
 
 
-def _on(device: str, worker: type) -> type:
-    from verl.experimental.separation.engine_workers import DetachActorWorker
+def _actor(verls: type, device: str) -> type:
+    """The class that verl decorated, of which Ray has made another; on the CPU, ours of it."""
+    if not issubclass(verls, DetachActorWorker):
+        return ActorRolloutRefWorker
+    if device != "cpu":
+        return DetachActorWorker
+    from verl_ext.cpu.detached_actor import CPUDetachActorWorker
 
-    if device == "cpu" and worker is DetachActorWorker:
-        from verl_ext.cpu.detached_actor import CPUDetachActorWorker
-
-        return CPUDetachActorWorker
-    return worker
+    return CPUDetachActorWorker
 
 
 def _joined(wanted: type | None, verls: type) -> type:
