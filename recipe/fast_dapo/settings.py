@@ -137,8 +137,9 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
         "train_batch_size": data.train_batch_size // updates,
         "gen_batch_size": -(gen_batch_size // -updates),
         "stale": OmegaConf.select(config, STALE),
-        # In batches of one update each, beyond the first of which a step has further ones.
+        # In batches of one update each.
         "ahead": updates * (1 + ahead) - 1,
+        "batches_per_version": updates,
     }
     limits = {name: getattr(node, name) for name in CurriculumLimits.model_fields}
     try:

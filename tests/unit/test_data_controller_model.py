@@ -1,6 +1,7 @@
 """DataController against a naive model that keeps plain lists, in every order of calls that hypothesis finds."""
 
 import json
+import math
 from collections import Counter
 
 import pytest
@@ -194,16 +195,19 @@ class Model(RuleBasedStateMachine):
     @rule()
     def train(self):
         batch = self.settings.train_batch_size
-        unfinished = [self.age(entry) for entry in self.second + self.flying]
-        must_wait = any(self.is_due(age) for age in unfinished)
+        required = self.required()
+        must_wait = any(sum(self.age(e) >= age for e in self.ready) < number for age, number in required.items())
         assert self.controller.is_ready_for_training() == (len(self.ready) >= batch and not must_wait)
         if len(self.ready) < batch:
             with pytest.raises(RuntimeError, match=f"{len(self.ready)} of {batch} prompts are ready"):
                 self.controller.get_training_data()
             return
         groups = self.controller.get_training_data()
-        due = sorted((entry for entry in self.ready if self.is_due(self.age(entry))), key=lambda e: -self.age(e))
-        taken = (due + [entry for entry in self.ready if entry not in due])[:batch]
+        stalest, taken = sorted(self.ready, key=lambda e: -self.age(e)), []
+        for age, number in required.items():
+            missing = number - len(taken)
+            taken += [entry for entry in stalest if entry not in taken and self.age(entry) >= age][: max(0, missing)]
+        taken = (taken + [entry for entry in self.ready if entry not in taken])[:batch]
         self.ready = [entry for entry in self.ready if entry not in taken]
         assert [[g.prompt.uid, g.prompt.index, list(g.samples)] for g in groups] == taken
         for group in groups:
@@ -223,9 +227,22 @@ class Model(RuleBasedStateMachine):
         """In weight versions, of the oldest sample; of a prompt that has none yet, since it was asked for."""
         return self.version - min([sample.version for sample in entry[2]], default=self.dispatched_at)
 
-    def is_due(self, age):
-        limit = self.settings.max_staleness
-        return self.settings.stale == "wait" and limit is not None and age >= limit
+    def required(self):
+        """By age, from the oldest on: how many as old or older the next batch must have, or later ones have no room."""
+        limit, batch = self.settings.max_staleness, self.settings.train_batch_size
+        if limit is None or self.settings.stale == "drop":
+            return {}
+        share = (
+            1 if self.settings.train_on == "all" else self.controller.metrics()["curriculum/expected_qualified_share"]
+        )
+        certain = [self.age(entry) for entry in self.ready + self.second + self.flying if entry[2]]
+        open_ends = [self.age(entry) for entry in self.flying if not entry[2]]
+        required = {}
+        for age in sorted({*certain, *open_ends}, reverse=True):
+            live = sum(a >= age for a in certain) + share * sum(a >= age for a in open_ends)
+            later_batches = max(0, limit - age)
+            required[age] = min(batch, max(0, math.ceil(live - later_batches * batch - 1e-9)))
+        return required
 
     @precondition(lambda self: self.flying)
     @rule(

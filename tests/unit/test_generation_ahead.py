@@ -79,6 +79,37 @@ def test_whatever_the_order_of_answers_each_prompt_is_trained_on_once_and_in_tim
     assert max(engine.ages, default=0) <= (10_000 if staleness is None else staleness)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    batches=st.sampled_from([0.0, 1.0, 5.0]),
+    per_version=st.sampled_from([1, 2, 3]),
+    staleness=st.sampled_from([1, 2, 3]),
+    answers=st.lists(st.tuples(st.integers(0, 50), st.lists(st.booleans(), min_size=2, max_size=2)), max_size=150),
+)
+def test_where_generation_goes_on_while_the_actor_is_trained_nothing_grows_too_old(
+    batches, per_version, staleness, answers
+):
+    """Slow prompts are waited for in time, and no more is admitted than has room in the batches to come."""
+    controller = ahead(batches, max_staleness=staleness, batches_per_version=per_version, gen_batch_size=100)
+    engine, num_batches = Engine(controller), 0
+    for position, passes in answers:
+        engine.dispatch()
+        if controller.is_ready_for_training():
+            groups = controller.get_training_data()
+            engine.trained += [group.prompt.uid for group in groups]
+            engine.ages += [engine.version - sample.version for group in groups for sample in group.samples]
+            num_batches += 1
+            engine.dispatch()  # with the weights from before the update
+            if num_batches % per_version == 0:
+                engine.version += 1
+                controller.evict(engine.version)
+        elif engine.entries:
+            engine.answer(position, passes)
+    assert len(set(engine.trained)) == len(engine.trained)
+    assert max(engine.ages, default=0) <= staleness
+    assert controller.metrics()["curriculum/total/expired"] == 0
+
+
 def test_training_waits_for_a_slow_prompt_that_would_be_too_old_after_it():
     controller = ahead(1.0, gen_batch_size=4, max_staleness=1)
     engine = Engine(controller)

@@ -30,6 +30,11 @@ class AgedQueue(Generic[T]):
     def oldest_version(self) -> int | None:
         return self._versions[0] if self._versions else None
 
+    @property
+    def num_by_version(self) -> dict[int, int]:
+        """How many items there are of each version that has any."""
+        return {version: len(names) for version, names in self._names_by_version.items()}
+
     def push(self, name: str, version: int, item: T, *, front: bool = False) -> None:
         if version not in self._names_by_version:
             self._names_by_version[version] = OrderedDict()

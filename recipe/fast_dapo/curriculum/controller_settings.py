@@ -83,6 +83,9 @@ class CurriculumSettings(CurriculumLimits):
     """Batches in generation beyond the one that is collected; streaming alone. 0: all that began has ended when a batch
     is complete. Above, what is still in flight then goes on under the next weights."""
 
+    batches_per_version: int = Field(default=1, ge=1)
+    """Training batches between two weight versions of the engines."""
+
     max_attempts: int = Field(default=3, ge=1)
     """Failed generation calls in a row until a prompt is given up."""
 

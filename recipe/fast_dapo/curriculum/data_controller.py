@@ -232,7 +232,7 @@ class DataController:
         """
         state = self._state
         check_weight_version(state, weight_version)
-        state.weight_version = int(weight_version)
+        state.set_version(int(weight_version))
         expired, overflow = state.expire(self.settings), state.drop_overflow(self.settings)
         return UpdateResult(keys_of([*expired, *overflow]), uids_of(overflow))
 
@@ -242,7 +242,7 @@ class DataController:
         return self.num_prompts_for_training >= self.settings.train_batch_size
 
     def is_ready_for_training(self) -> bool:
-        """Whether a whole batch is there, and nothing that would be too old after it (stale="wait")."""
+        """Whether a whole batch is there, with all that would be too old in a later one (stale="wait")."""
         return self.has_whole_batch and not self._state.must_wait(self.settings)
 
     def get_training_data(self) -> list[TrainingGroup]:

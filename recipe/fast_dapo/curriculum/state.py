@@ -1,11 +1,12 @@
 """Where every prompt and every finished rollout of the curriculum is. Pure; the rules are in `data_controller.py`."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
 from recipe.fast_dapo.curriculum.admission import ScreeningRecord, num_to_admit
 from recipe.fast_dapo.curriculum.aged_queue import AgedQueue
 from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
+from recipe.fast_dapo.curriculum.deadlines import Deadlines
 from recipe.fast_dapo.curriculum.metrics import CurriculumCounts
 from recipe.fast_dapo.curriculum.records import Fate, GenerationInput, Prompt, TrainingGroup, keys_of
 
@@ -25,12 +26,13 @@ class CurriculumState:
         qualified: For their continuation.
         ready: For training.
         in_flight: Being generated, by uid, in the order of dispatch.
-        flights: Their uids, by the version of their oldest sample, or, where they have none yet, that of the dispatch.
-        num_continuing: Of those in flight, the ones in continuation.
+        continuing: Uids of those in continuation, by the version of their oldest sample.
+        screening: Uids of the others, by that version too, or, where they have no sample yet, that of the dispatch.
         indices: Of all live prompts, by uid.
         keys: Of the finished samples of all live prompts.
         failures: Failed calls in a row, by uid.
         weight_version: The newest one heard of.
+        num_batches: Taken under this version.
         counts: Of prompts and rollouts, by what became of them.
         screening_record: What screening gave and cost lately.
     """
@@ -41,29 +43,28 @@ class CurriculumState:
         self.qualified = AgedQueue[TrainingGroup]()
         self.ready = AgedQueue[TrainingGroup]()
         self.in_flight: dict[str, GenerationInput] = {}
-        self.flights = AgedQueue[None]()
-        self.num_continuing = 0
+        self.continuing = AgedQueue[None]()
+        self.screening = AgedQueue[None]()
         self.indices: dict[str, int | str] = {}
         self.keys: set[str] = set()
         self.failures: dict[str, int] = {}
         self.weight_version = 0
+        self.num_batches = 0
         self.counts = CurriculumCounts(n)
         self.screening_record = ScreeningRecord()
 
     def dispatch(self, inputs: Iterable[GenerationInput]) -> None:
         """These prompts are in flight."""
         for entry in inputs:
-            self.in_flight[entry.prompt.uid] = entry
-            self.flights.push(
-                entry.prompt.uid, entry.group.version if entry.group.samples else self.weight_version, None
-            )
-            self.num_continuing += entry.group.is_qualified
+            uid, group = entry.prompt.uid, entry.group
+            self.in_flight[uid] = entry
+            flights = self.continuing if group.is_qualified else self.screening
+            flights.push(uid, group.version if group.samples else self.weight_version, None)
 
     def land(self, uid: str) -> GenerationInput:
         """The call for this prompt has ended; returns what was asked."""
         entry = self.in_flight.pop(uid)
-        self.flights.remove(uid)
-        self.num_continuing -= entry.group.is_qualified
+        (self.continuing if entry.group.is_qualified else self.screening).remove(uid)
         return entry
 
     def put(self, group: TrainingGroup, *, front: bool = False) -> None:
@@ -104,28 +105,49 @@ class CurriculumState:
         self._drop_samples(expired)
         return expired
 
-    def is_due(self, version: int | None, settings: CurriculumSettings) -> bool:
-        """Whether what is of this version must be trained on in the next update, before it is too old."""
-        limit = settings.max_staleness
-        if version is None or limit is None or settings.stale == "drop":
-            return False
-        return self.weight_version - version >= limit
+    def set_version(self, version: int) -> None:
+        """The weights are these now."""
+        if version != self.weight_version:
+            self.weight_version, self.num_batches = version, 0
+
+    def _deadlines(self, settings: CurriculumSettings, at_least: int) -> Deadlines | None:
+        """With at least so many batches left under this version; None where nothing is waited for."""
+        if settings.max_staleness is None or settings.stale == "drop":
+            return None
+        left = max(at_least, settings.batches_per_version - self.num_batches)
+        return Deadlines(
+            settings.train_batch_size, settings.batches_per_version, left, self.weight_version, settings.max_staleness
+        )
+
+    def _required(self, settings: CurriculumSettings) -> dict[int, int]:
+        """See `Deadlines.required`; a prompt in screening counts as the share of it that is expected to qualify."""
+        deadlines = self._deadlines(settings, at_least=1)  # the next one
+        if deadlines is None:
+            return {}
+        live = Counter[int]()
+        for queue in (self.ready, self.qualified, self.continuing):
+            live.update(queue.num_by_version)
+        open_ends = Counter(self.screening.num_by_version)
+        open_ends.update(group.version for group in self.partly_screened)
+        share = self._qualified_share(settings)
+        return deadlines.required({v: live[v] + share * open_ends[v] for v in live.keys() | open_ends.keys()})
 
     def must_wait(self, settings: CurriculumSettings) -> bool:
-        """Whether a prompt that is not finished would be too old after the next update."""
-        oldest = (
-            self.qualified.oldest_version,
-            self.flights.oldest_version,
-            min((group.version for group in self.partly_screened), default=None),
+        """Whether a prompt that is not finished must be in the next batch, or would be too old after it or later."""
+        num_by_version = self.ready.num_by_version
+        return any(
+            sum(number for v, number in num_by_version.items() if v <= version) < required
+            for version, required in self._required(settings).items()
         )
-        return any(self.is_due(version, settings) for version in oldest)
 
     def take_ready(self, count: int, settings: CurriculumSettings) -> list[TrainingGroup]:
-        """So many of the finished prompts: first what is due, the stalest first, then those that finished first."""
-        ready = self.ready
-        return [
-            ready.pop_stalest() if self.is_due(ready.oldest_version, settings) else ready.pop() for _ in range(count)
-        ]
+        """So many of the finished prompts: first what this batch must have, then those that finished first."""
+        ready, taken = self.ready, list[TrainingGroup]()
+        for version, required in self._required(settings).items():
+            while len(taken) < required and ready.oldest_version is not None and ready.oldest_version <= version:
+                taken.append(ready.pop_stalest())
+        self.num_batches += 1
+        return [*taken, *(ready.pop() for _ in range(count - len(taken)))]
 
     def drop_overflow(self, settings: CurriculumSettings) -> list[TrainingGroup]:
         """The stalest ready prompts, beyond one training batch and `max_buffer_prompts`; they are gone."""
@@ -166,13 +188,18 @@ class CurriculumState:
         limit = settings.max_num_gen_batches
         if limit and self.num_gen_batches(settings) >= limit:
             return 0  # what is in flight may complete the batch; if not, `check_num_gen_batches` raises
+        deadlines = self._deadlines(settings, at_least=0)
         return num_to_admit(
-            wanted=settings.num_under_way,
-            certain=len(self.ready) + len(self.qualified) + self.num_continuing,
-            in_screening=len(self.in_flight) - self.num_continuing + len(self.partly_screened),
-            qualified_share=1.0 if settings.train_on == "all" else self.screening_record.qualified_share,
+            wanted=min(settings.num_under_way, deadlines.capacity if deadlines else settings.num_under_way),
+            certain=len(self.ready) + len(self.qualified) + len(self.continuing),
+            in_screening=len(self.screening) + len(self.partly_screened),
+            qualified_share=self._qualified_share(settings),
             max_in_screening=settings.max_in_screening,
         )
+
+    def _qualified_share(self, settings: CurriculumSettings) -> float:
+        """Of prompts in screening, those that are expected to be trained on."""
+        return 1.0 if settings.train_on == "all" else self.screening_record.qualified_share
 
     # ------------------------------ what is known of it all ------------------------------
 
