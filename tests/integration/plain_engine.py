@@ -16,6 +16,7 @@ import torch
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY, BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
+from verl.workers.rollout.utils import ensure_async_iterator
 
 NAME = "sglang"
 
@@ -178,7 +179,11 @@ def _end_tokens(model: Any) -> list[int]:
 
 
 class PlainRollout(BaseRollout):
-    """In the actor's process: hands the weights over."""
+    """In the actor's process, or beside an engine with devices of its own: hands the weights over."""
+
+    def __init__(self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1) -> None:
+        super().__init__(config, model_config, device_mesh)
+        self.server_name = f"{NAME}_server_{max(0, replica_rank)}_0"
 
     async def resume(self, tags: list[str]) -> None:
         """Nothing was released."""
@@ -188,8 +193,8 @@ class PlainRollout(BaseRollout):
 
     @torch.no_grad()
     async def update_weights(self, weights: Any, global_steps: int | None = None, **kwargs: Any) -> None:
-        whole = {name: tensor.detach().cpu().clone() for name, tensor in weights}
-        server = ray.get_actor(f"{NAME}_server_0_0")
+        whole = {name: tensor.detach().cpu().clone() async for name, tensor in ensure_async_iterator(weights)}
+        server = ray.get_actor(self.server_name)
         await server.load_weights.remote(whole, global_steps)
 
 

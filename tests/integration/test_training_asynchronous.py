@@ -1,5 +1,10 @@
-"""`trainer.v1.trainer_mode=colocate_async`: what is in flight when a batch is whole goes on under the next weights."""
+"""verl's asynchronous trainers: what is in flight when a batch is whole goes on under the next weights.
 
+With engines on the actor's devices (`colocate_async`) it waits while the actor is trained; with devices of their own
+(`separate_async`) it goes on, two updates share a step, and the weights come over the checkpoint engine.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,7 +20,6 @@ CHOOSE = {
     "algorithm__adv_estimator": "posterior",
 }
 ASYNCHRONOUS = [
-    "trainer.v1.trainer_mode=colocate_async",
     "curriculum.schedule=streaming",
     "tracin.enable=true",
     "tracin.parameters=down_proj",
@@ -25,20 +29,65 @@ ASYNCHRONOUS = [
     "tracin.validation.k=16",
     "tracin.check_identity_every=1",
 ]
+COLOCATE = ("trainer.v1.trainer_mode=colocate_async",)
+SEPARATE = (
+    "trainer.v1.trainer_mode=separate_async",
+    "actor_rollout_ref.rollout.nnodes=1",
+    "trainer.v1.separate_async.parameter_sync_step=2",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+)
+# All of the trainer's devices for training: no engine on them, not even for validation.
+ENGINES_APART = "actor_rollout_ref.hybrid_engine=false"
 
 
-@pytest.fixture(params=["vllm", pytest.param("another_engine", marks=pytest.mark.release)])
-def lab(request: pytest.FixtureRequest, labs: Any, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    if request.param == "vllm":
-        return labs.get("colocate_async", *ASYNCHRONOUS)
-    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "plain_engine")
-    return labs.get("colocate_async_with_another", *ASYNCHRONOUS, "actor_rollout_ref.rollout.name=sglang")
+@dataclass(frozen=True)
+class Mode:
+    """A trainer of verl's, and an engine."""
+
+    name: str
+    overrides: tuple[str, ...]
+    trainer: str
+    engine: str = "vllm"
+
+
+COLOCATED, APART = "PPOTrainerColocateAsync", "PPOTrainerSeparateAsync"
+MODES = [
+    Mode("colocate_async", COLOCATE, COLOCATED),
+    Mode("separate_async", (*SEPARATE, ENGINES_APART), APART),
+]
+RELEASE = [
+    Mode("separate_async_hybrid", SEPARATE, APART),
+    Mode("colocate_async_with_another", COLOCATE, COLOCATED, "sglang"),
+    Mode("separate_async_with_another", (*SEPARATE, ENGINES_APART), APART, "sglang"),
+]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[*MODES, *(pytest.param(mode, marks=pytest.mark.release) for mode in RELEASE)],
+    ids=lambda mode: mode.name,
+)
+def mode(request: pytest.FixtureRequest) -> Mode:
+    """Of the module: the tests of one mode come together."""
+    return request.param
+
+
+@pytest.fixture
+def lab(mode: Mode, labs: Any, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    if mode.engine != "vllm":
+        monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "plain_engine")
+    return labs.get(mode.name, *ASYNCHRONOUS, *mode.overrides, f"actor_rollout_ref.rollout.name={mode.engine}")
 
 
 def _where_all_is(trainer: Any) -> dict[str, Any]:
+    controller = trainer.collector.controller
+    with trainer.collector.at_rest():
+        return _of_a_controller(trainer, controller)
+
+
+def _of_a_controller(trainer: Any, controller: Any) -> dict[str, Any]:
     from verl_ext.serving import data_plane
 
-    controller = trainer.collector.controller
     return {
         "classes": [kind.__name__ for kind in type(trainer).__mro__],
         "prompts": controller.conservation(),
@@ -49,12 +98,12 @@ def _where_all_is(trainer: Any) -> dict[str, Any]:
     }
 
 
-def _check(lab: Lab, metrics: list[dict[str, Any]]) -> None:
+def _check(lab: Lab, mode: Mode, metrics: list[dict[str, Any]]) -> None:
     """Nothing is lost or trained on twice, ages are as configured, the engine serves the actor's weights."""
     trained = [key for each in metrics for key in each["batch_keys"]]
     assert len(set(trained)) == len(trained)
     found = lab.call(_where_all_is)
-    assert "PPOTrainerColocateAsync" in found["classes"]
+    assert mode.trainer in found["classes"]
     for whole, kinds in (("added", found["prompts"]), ("generated", found["rollouts"])):
         assert kinds.pop(whole) == sum(kinds.values())
     assert found["lost"] == []
@@ -64,10 +113,10 @@ def _check(lab: Lab, metrics: list[dict[str, Any]]) -> None:
             assert each["engine_guard/probs_diff_max"] < 1e-4
 
 
-def test_two_phases_go_on_over_an_update(lab: Lab):
+def test_two_phases_go_on_over_an_update(lab: Lab, mode: Mode):
     with lab.settings(tracin__enable=False):
         metrics = [lab.step() for _ in range(3)]
-        _check(lab, metrics)
+        _check(lab, mode, metrics)
         assert lab.call(_where_all_is)["in_flight"] > 0
     assert all(len(each["batch_keys"]) == 8 * 16 for each in metrics)
     assert max(each["curriculum/in_flight_prompts"] for each in metrics) > 0
@@ -75,27 +124,27 @@ def test_two_phases_go_on_over_an_update(lab: Lab):
     assert 1 <= max(each["curriculum/sample_age/max"] for each in metrics) <= 4
 
 
-def test_choose_throws_nothing_away(lab: Lab):
+def test_choose_throws_nothing_away(lab: Lab, mode: Mode):
     with lab.settings(**CHOOSE, tracin__enable=False):
         metrics = [lab.step() for _ in range(3)]
-        _check(lab, metrics)
+        _check(lab, mode, metrics)
         rollouts = lab.call(_where_all_is)["rollouts"]
     assert all(each["curriculum/trained"] == 8 for each in metrics)
     assert rollouts["generated"] == rollouts["trained"] + rollouts["buffered"]
 
 
-def test_training_waits_for_what_would_be_too_old(lab: Lab):
+def test_training_waits_for_what_would_be_too_old(lab: Lab, mode: Mode):
     with lab.settings(**CHOOSE, tracin__enable=False, curriculum__max_staleness=1):
         metrics = [lab.step() for _ in range(3)]
-        _check(lab, metrics)
+        _check(lab, mode, metrics)
     assert max(each["curriculum/sample_age/max"] for each in metrics) == 1
     assert sum(each["curriculum/expired"] for each in metrics) == 0
 
 
-def test_tracin_scores_rollouts_of_several_versions(lab: Lab):
+def test_tracin_scores_rollouts_of_several_versions(lab: Lab, mode: Mode):
     with lab.settings(algorithm__adv_estimator="grpo"):
         metrics = [lab.step() for _ in range(2)]
-        _check(lab, metrics)
+        _check(lab, mode, metrics)
     for each in metrics:
         assert each["tracin/identity_error"] < 1e-4
         assert each["tracin/validation_gradient_norm"] > 0
