@@ -7,6 +7,9 @@ from verl_ext.serving.agent_loop import PromptReport
 
 Reports = Mapping[str, PromptReport]
 
+# Seconds after which the thread asks whether all is over.
+_PATIENCE_S = 0.5
+
 
 class BackgroundGeneration:
     """A thread that hands on reports of finished prompts and sends what they allow, at once.
@@ -14,7 +17,7 @@ class BackgroundGeneration:
     Args:
         changed: Held wherever the controller is touched, by this thread and by the trainer's.
         num_in_flight: Prompts that reports are to be expected of.
-        wait: Waits for reports of some of them; called without the lock.
+        wait: Waits for reports of some of them, for so many seconds at most; called without the lock.
         go_on: Takes the reports and sends what is to be generated next; called with the lock.
     """
 
@@ -22,7 +25,7 @@ class BackgroundGeneration:
         self,
         changed: threading.Condition,
         num_in_flight: Callable[[], int],
-        wait: Callable[[], Reports],
+        wait: Callable[[float], Reports],
         go_on: Callable[[Reports], None],
     ) -> None:
         self._changed = changed
@@ -62,10 +65,11 @@ class BackgroundGeneration:
                     self._changed.wait_for(lambda: self._ended or self._num_in_flight())
                     if self._ended:
                         return
-                reports = self._wait()
+                reports = self._wait(_PATIENCE_S)
                 with self._changed:
-                    self._go_on(reports)
-                    self._changed.notify_all()
+                    if reports:
+                        self._go_on(reports)
+                        self._changed.notify_all()
         except Exception as error:
             with self._changed:
                 self._error = error

@@ -175,7 +175,7 @@ class Curriculum(Collector):
         return BackgroundGeneration(
             self._changed,
             lambda: self.controller.num_in_flight,
-            lambda: self._trainer.agent_loop_manager.finished_reports(),
+            lambda timeout_s: self._trainer.agent_loop_manager.finished_reports(timeout_s),
             go_on,
         )
 

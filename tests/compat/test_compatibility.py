@@ -26,11 +26,27 @@ VERLS_MANAGER = "verl.trainer.ppo.v1.AgentLoopManagerTQ"
 MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 WITH_TRACIN = "tracin.enable=true tracin.validation.strategy=fixed"
 
+WEIGHTS_OVER = "actor_rollout_ref.rollout.checkpoint_engine.backend"
+LENDING = "trainer.v1.separate_async.hybrid_rollout.enable_switch"
+# Two updates per batch.
+SEPARATE = (
+    "trainer.v1.trainer_mode=separate_async actor_rollout_ref.rollout.nnodes=1 data.train_batch_size=64 "
+    "actor_rollout_ref.actor.ppo_mini_batch_size=32 trainer.v1.separate_async.parameter_sync_step=2 "
+    f"{WEIGHTS_OVER}=nccl actor_rollout_ref.model.lora.merge=true"
+)
+
 # (recipe, overrides, how the sentence begins, what it says to do)
 REFUSED = [
-    *((name, f"trainer.v1.trainer_mode={mode}", "trainer.v1.trainer_mode", "sync or colocate_async")
-      for name in RECIPES for mode in ("separate_async",)),
+    *((name, *case) for name in ("fast_dapo", "tracin") for case in (
+        (f"{SEPARATE} actor_rollout_ref.rollout.nnodes=0", "actor_rollout_ref.rollout.nnodes=0", "rollout.nnodes"),
+        (f"{SEPARATE} {WEIGHTS_OVER}=naive", WEIGHTS_OVER, "backend=nccl"),
+        (f"{SEPARATE} trainer.v1.separate_async.parameter_sync_step=3", "trainer.v1.separate_async", "ppo_mini_batch"),
+        (f"{SEPARATE} actor_rollout_ref.model.lora_rank=8 actor_rollout_ref.model.lora.merge=false",
+         "actor_rollout_ref.model.lora_rank=8", "lora.merge=true"),
+    )),
+    ("fast_dapo", f"{SEPARATE} {LENDING}=true", LENDING, "Set it to false"),
     *((name, *case) for name in RECIPES for case in (
+        ("trainer.v1.trainer_mode=mine", "trainer.v1.trainer_mode=mine", "sync, colocate_async or separate_async"),
         ("trainer.use_v1=false", "trainer.use_v1=False", "trainer.use_v1=true"),
         ("actor_rollout_ref.hybrid_engine=false", "actor_rollout_ref.hybrid_engine", "hybrid_engine=true"),
         ("trainer.device=cpu actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.name=sglang", "vllm"),
@@ -54,7 +70,8 @@ REFUSED = [
     ("fast_dapo", "data.shuffle=false", "data.shuffle=False", "curriculum.predictor=none"),
     ("fast_dapo", "+data.sampler.class_path=mine.py", "data.sampler", "curriculum.predictor=none"),
     ("tracin", f"{WITH_TRACIN} {MANAGER}={VERLS_MANAGER}", MANAGER, "strategy=in_batch"),
-    ("golden_redaction", "trainer.v1.trainer_mode=colocate_async", "trainer.v1.trainer_mode", "at sync"),
+    *(("golden_redaction", f"trainer.v1.trainer_mode={mode}", "trainer.v1.trainer_mode", "at sync")
+      for mode in ("colocate_async", "separate_async")),
     ("golden_redaction", "actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.name", "at vllm"),
     ("golden_redaction", "actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.actor.ppo_epochs=2", "at 1"),
     ("golden_redaction", "actor_rollout_ref.actor.entropy_coeff=0.01", "actor_rollout_ref.actor.entropy", "at 0"),
@@ -78,7 +95,14 @@ ACCEPTED = [
     # The engine reports what it is asked to, whatever it samples from.
     ("fast_dapo", "actor_rollout_ref.rollout.top_p=0.9 actor_rollout_ref.rollout.logprobs_mode=raw_logprobs"),
     ("tracin", "critic.enable=false critic.strategy=fsdp"),
-    *((name, "trainer.v1.trainer_mode=colocate_async") for name in ("fast_dapo", "tracin")),
+    *(
+        (name, mode)
+        for name in ("fast_dapo", "tracin")
+        for mode in ("trainer.v1.trainer_mode=colocate_async", SEPARATE)
+    ),
+    *((name, f"{SEPARATE} actor_rollout_ref.hybrid_engine=false") for name in ("fast_dapo", "tracin")),
+    ("tracin", f"{SEPARATE} {LENDING}=true"),
+    ("fast_dapo", f"{SEPARATE} actor_rollout_ref.model.lora_rank=8"),
     *(
         (name, f"actor_rollout_ref.rollout.name={engine}")
         for name in ("fast_dapo", "tracin")
@@ -118,7 +142,7 @@ def test_what_goes_with_it_is_not(name: str, overrides: str):
 
 def test_every_problem_is_named_at_once():
     with pytest.raises(ConfigError) as caught:
-        _check("fast_dapo", "trainer.v1.trainer_mode=separate_async actor_rollout_ref.actor.strategy=fsdp")
+        _check("fast_dapo", "trainer.use_v1=false actor_rollout_ref.actor.strategy=fsdp")
     assert str(caught.value).count("\n  - ") == 2
 
 

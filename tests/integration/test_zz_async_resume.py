@@ -1,4 +1,4 @@
-"""`trainer.v1.trainer_mode=colocate_async` as a user runs it: killed with rollouts in flight, resumed to the end."""
+"""verl's asynchronous trainers as a user runs them: killed with rollouts in flight, resumed to the end."""
 
 import json
 import signal
@@ -8,29 +8,26 @@ from pathlib import Path
 import psutil
 import pytest
 from attempts import attempt, saved_step
+from test_training_asynchronous import COLOCATE, ENGINES_APART, SEPARATE
 
 from verl_ext.run.metrics_stream import STEP, read_metrics
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
 
 STEPS = 8
-OVERRIDES = [
-    f"trainer.total_training_steps={STEPS}",
-    "trainer.save_freq=1",
-    "trainer.v1.trainer_mode=colocate_async",
-    "curriculum.schedule=streaming",
-]
+OVERRIDES = [f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", "curriculum.schedule=streaming"]
 
 
-@pytest.fixture(scope="module")
-def run_dir(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[COLOCATE, (*SEPARATE, ENGINES_APART)], ids=["colocate", "separate"])
+def run_dir(request: pytest.FixtureRequest, demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("asynchronous") / "run"
-    killed = attempt(folder, OVERRIDES, lambda _: saved_step(folder) >= 2, psutil.Process.kill)
+    overrides = [*OVERRIDES, *request.param]
+    killed = attempt(folder, overrides, lambda _: saved_step(folder) >= 2, psutil.Process.kill)
     assert killed.code == -signal.SIGKILL
     assert 2 <= killed.saved < STEPS
     in_flight = _controller(folder, killed.saved)
     assert in_flight["first"] or in_flight["second"], "nothing was in flight: nothing is shown"
-    resumed = attempt(folder, OVERRIDES, lambda _: saved_step(folder) > killed.saved, lambda _: None, timeout_s=800)
+    resumed = attempt(folder, overrides, lambda _: saved_step(folder) > killed.saved, lambda _: None, timeout_s=800)
     assert resumed.code == 0, resumed.printed[-3000:]
     assert resumed.orphans == []
     return folder

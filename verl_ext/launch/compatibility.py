@@ -112,7 +112,7 @@ SHARED = (
     Unsupported(
         "trainer.v1.trainer_mode",
         is_none_of("sync", "colocate_async", "separate_async"),
-        "verl has no such trainer. Set it to sync, colocate_async or separate_async",
+        "the recipes' trainers are made over verl's own. Set it to sync, colocate_async or separate_async",
     ),
     Unsupported(
         "trainer.use_v1",

@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -218,21 +219,22 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
             self._num_dispatched += 1
             self._streams.append(worker.generate_and_stream.remote(chunk))
 
-    def finished_reports(self) -> dict[str, PromptReport]:
-        """Reports, by uid, of dispatched prompts that have finished; waits for at least one.
+    def finished_reports(self, timeout_s: float = float("inf")) -> dict[str, PromptReport]:
+        """Reports, by uid, of dispatched prompts that have finished; waits for at least one, but no longer than that.
 
         Raises:
             RuntimeError: if nothing is under way.
             WorkerDiedError: see `generate_and_report`.
         """
         reports: dict[str, PromptReport] = {}
-        while not reports:
+        deadline = time.monotonic() + timeout_s
+        while not reports and time.monotonic() < deadline:
             if not self._streams:
                 raise RuntimeError("no dispatched prompt is under way: dispatch a batch first")
             streams = list(self._streams)  # another thread may dispatch meanwhile, and is answered at the next look
-            if not ray.wait(streams, num_returns=1, timeout=_NEXT_LOOK_S)[0]:
-                continue
-            ready, _ = ray.wait(streams, num_returns=len(streams), timeout=0)
+            ready, _ = ray.wait(streams, num_returns=1, timeout=_NEXT_LOOK_S)
+            if ready:
+                ready, _ = ray.wait(streams, num_returns=len(streams), timeout=0)
             for stream in ready:
                 try:
                     reports |= ray.get(next(stream))

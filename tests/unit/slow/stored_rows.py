@@ -87,7 +87,7 @@ class Engine:
     def dispatch(self, batch: TensorDict) -> None:
         self._waiting |= self.generate_and_report(batch)
 
-    def finished_reports(self) -> dict[str, PromptReport]:
+    def finished_reports(self, timeout_s: float = 0.0) -> dict[str, PromptReport]:
         """One prompt at a time."""
         uid = next(iter(self._waiting))
         return {uid: self._waiting.pop(uid)}

@@ -37,6 +37,10 @@ REWARD = "reward.custom_reward_function.path={rewards}/"
 DEFAULT_REWARD = "reward.custom_reward_function.path=null"
 NO_LORA = "actor_rollout_ref.model.lora_rank=0"
 ROLLOUT = "actor_rollout_ref.rollout"
+SEPARATE = (
+    f"trainer.v1.trainer_mode=separate_async {ROLLOUT}.nnodes=1 data.train_batch_size=64 "
+    "actor_rollout_ref.actor.ppo_mini_batch_size=32 trainer.v1.separate_async.parameter_sync_step=2"
+)
 POSTERIOR = "curriculum.baseline=posterior algorithm.adv_estimator=posterior"
 
 
@@ -126,6 +130,8 @@ GOOD = [
     Line(TRACIN, f"{NO_LORA} tracin.parameters=down_proj"),
     Line(PLAIN, "trainer.v1.trainer_mode=colocate_async"),
     Line(TRACIN, "trainer.v1.trainer_mode=colocate_async"),
+    Line(PLAIN, f"{SEPARATE} {ROLLOUT}.checkpoint_engine.backend=nccl", also="the run takes 8 GPUs and 8 GPUs"),
+    Line(TRACIN, f"{SEPARATE} actor_rollout_ref.model.lora.merge=true"),
     # verl's own command.
     Line(VERLS, "+recipe=fast_dapo", also="256 prompts x 4 rollouts = 1,024 rollouts"),
     Line(VERLS, "+recipe=fast_dapo +signal=two_phase algorithm.adv_estimator=grpo", also="64 prompts x 16 rollouts"),
@@ -188,7 +194,12 @@ BAD = [
     ),
     Line(DEMO, "curriculum.screening=sequential", "needs curriculum.schedule=streaming"),
     # verl's features that do not go with it.
-    Line(DEMO, "trainer.v1.trainer_mode=separate_async", "Set it to sync or colocate_async"),
+    Line(
+        PLAIN,
+        "trainer.v1.trainer_mode=separate_async",
+        "rollout.nnodes=0: the engines have devices of their own|train_batch_size = parameter_sync_step x ppo_mini",
+    ),
+    Line(DEMO, SEPARATE, "and with trainer.v1.trainer_mode=separate_async generation goes on .*schedule=streaming"),
     Line(
         DEMO, "trainer.v1.trainer_mode=colocate_async", "schedule=merged waits for every rollout .*schedule=streaming"
     ),

@@ -216,6 +216,32 @@ def test_verls_own_option_says_what_happens_to_what_grows_too_old():
         read_settings(_config(f"{option}=keep"))
 
 
+def test_the_updates_of_a_step_have_their_own_batches_where_engines_go_on():
+    """verl's step of 64 prompts in two updates, one batch of 64 in generation beyond it."""
+    config = _config(
+        "trainer.v1.trainer_mode=separate_async",
+        "trainer.v1.separate_async.parameter_sync_step=2",
+        "data.train_batch_size=64",
+        "data.gen_batch_size=24",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=32",
+        "curriculum.schedule=streaming",
+    )
+    settings = read_settings(config)
+    controller = settings.controller
+    assert settings.engines_apart
+    assert (controller.train_batch_size, controller.batches_per_version) == (32, 2)
+    assert (controller.num_under_way, controller.max_in_screening) == (128, 48)
+    config.trainer.v1.trainer_mode = "colocate_async"
+    settings, controller = read_settings(config), read_settings(config).controller
+    assert not settings.engines_apart
+    assert (controller.train_batch_size, controller.batches_per_version) == (64, 1)
+    assert (controller.num_under_way, controller.max_in_screening) == (128, 48)
+    config.curriculum.schedule = "merged"
+    config.trainer.v1.trainer_mode = "separate_async"
+    with pytest.raises(ConfigError, match="separate_async generation goes on all the time: set schedule=streaming"):
+        read_settings(config)
+
+
 def test_grades_and_a_band_reach_the_settings():
     settings = read_settings(
         _config("curriculum.success_threshold=null", "curriculum.band=[0.1,0.9]", "curriculum.predictor=posterior")

@@ -342,5 +342,13 @@ def test_more_devices_than_there_are(config: DictConfig, monkeypatch: pytest.Mon
     assert problem.startswith(f"trainer.n_gpus_per_node={cores + 1}, but this machine has {cores} cores")
     (problem,) = machine.check_devices(_changed(config, trainer__nnodes=2))
     assert "needs a Ray cluster" in problem
+    apart = {"trainer__v1__trainer_mode": "separate_async", "trainer__n_gpus_per_node": cores}
+    rollout = {"actor_rollout_ref__rollout__n_gpus_per_node": 1}
+    (problem,) = machine.check_devices(_changed(config, **apart, **rollout, actor_rollout_ref__rollout__nnodes=1))
+    assert problem.startswith(
+        f"actor_rollout_ref.rollout.n_gpus_per_node=1 beside trainer.n_gpus_per_node={cores}, but"
+    )
+    (problem,) = machine.check_devices(_changed(config, **apart, **rollout, actor_rollout_ref__rollout__nnodes=2))
+    assert problem.startswith("actor_rollout_ref.rollout.nnodes=2 needs a Ray cluster")
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert machine.check_devices(_changed(config, trainer__nnodes=2)) == []

@@ -198,6 +198,14 @@ def test_sizes_below_one_are_refused(config: DictConfig, key: str, value: object
         describe(config)
 
 
+def test_engines_with_devices_of_their_own_get_nodes_of_their_own(config: DictConfig):
+    config.trainer.nnodes, config.trainer.n_gpus_per_node = 2, 4
+    config.actor_rollout_ref.rollout.nnodes, config.actor_rollout_ref.rollout.n_gpus_per_node = 3, 8
+    assert (describe(config)["nodes"], describe(config)["slots"]) == (2, 4)
+    config.trainer.v1.trainer_mode = "separate_async"
+    assert (describe(config)["nodes"], describe(config)["slots"]) == (5, 8)
+
+
 @pytest.mark.parametrize(("key", "value"), [("run_dir", "/a b"), ("trainer.experiment_name", "x$(id)\n#SBATCH")])
 def test_names_that_slurm_would_read_otherwise_are_refused(config: DictConfig, key: str, value: str):
     OmegaConf.update(config, key, value)
