@@ -76,7 +76,8 @@ def restore_base(trainer: Any, folder: str) -> float:
     """Back to the start; returns the validation accuracy there."""
     start_over(trainer)
     trainer.actor_rollout_wg.load_checkpoint(local_path=folder, del_local_after_load=False)
-    trainer.checkpoint_manager.update_weights(trainer.global_steps - 1)
+    manager = getattr(trainer, "standalone_checkpoint_manager", trainer.checkpoint_manager)
+    manager.update_weights(trainer.global_steps - 1)
     predictor = getattr(trainer.collector, "predictor", None)
     if predictor is not None:
         predictor.posterior.set_weight_version(trainer.weight_version)
