@@ -135,9 +135,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5)
     arguments = parser.parse_args()
     sizes = arguments.batch, arguments.in_flight, arguments.steps
-    print(
-        "| method | mode | reports together | prompts in flight | ms per report | s per step |\n|---|---|---|---|---|---|"
-    )
+    columns = ("method", "mode", "reports together", "prompts in flight", "ms per report", "s per step")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for method, mode, together in product(METHODS, MODES, (1, 16)):
         row = measure(mode, method, together, *sizes)
         print(
