@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from recipe.fast_dapo.simulation.command import render, simulate
-from recipe.fast_dapo.simulation.simulation import Scenario
+from recipe.fast_dapo.simulation.scenario import Scenario
 
 RESULTS = Path(__file__).resolve().parents[2] / "outputs/benchmarks/fast_dapo_wall_clock/results.json"
 NUM_SEEDS = 5

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from recipe.fast_dapo.curriculum.data_controller import TooManyGenerationBatches
 from recipe.fast_dapo.simulate import main
-from recipe.fast_dapo.simulation.simulation import CurriculumSimulation, Scenario, summarize
+from recipe.fast_dapo.simulation.engine_model import EngineFleet, EngineSettings
+from recipe.fast_dapo.simulation.scenario import Scenario
+from recipe.fast_dapo.simulation.simulation import CurriculumSimulation, summarize
 from recipe.fast_dapo.simulation.workload import Workload, WorkloadSettings, fit_pass_rates
 
 SMALL = Scenario(
@@ -21,6 +23,7 @@ SMALL = Scenario(
     median_tokens=50.0,
     max_tokens=400,
     update_seconds=1.0,
+    sync_seconds=0.3,
     num_steps=6,
     warmup_steps=0,
 )
@@ -106,6 +109,73 @@ def test_nothing_is_lost(changes):
     assert prompts["trained"] == 6 * 8 == sum(step.trained_prompts for step in steps)
     assert simulation.fleet.num_in_flight == 0
     assert simulation.now == pytest.approx(sum(step.generation_seconds + step.update_seconds for step in steps))
+
+
+# Every prompt qualifies and is trained on with 2 + 3 rollouts; ten tokens of 0.1 s each, whatever is under way.
+EVEN = replace(
+    SMALL,
+    **{"n": 2, "n_continue": 3, "train_batch_size": 4, "gen_batch_size": 4, "num_engines": 1},
+    **{"step_seconds": 0.1, "sequence_seconds": 0.0, "prefill_seconds": 0.0, "call_seconds": 0.0},
+    **{"update_seconds": 2.0, "update_rollout_seconds": 0.05, "sync_seconds": 0.5, "train_devices": 1, "num_steps": 12},
+)
+
+
+def _even(mode, **changes):
+    scenario = replace(EVEN, mode=mode, **changes)
+    return play(scenario, Script(scenario.workload(), [(10, 10)]))[1]
+
+
+def test_where_training_takes_longer_than_generation_only_engines_apart_save_time():
+    # Training takes 2 + .05 x 20 = 3 s, a batch 2 s of generation, one after the other where devices are shared.
+    for mode in ("sync", "colocate_async"):
+        steps = _even(mode)
+        assert steps[-1].update_seconds == pytest.approx(3.0)
+    assert _even("sync")[-1].generation_seconds == pytest.approx(2.0)
+    apart = _even("separate_async")[-1]
+    assert apart.generation_seconds == pytest.approx(0.0)  # it is done before training is
+    assert apart.update_seconds == pytest.approx(3.0)
+    assert apart.engine_seconds == pytest.approx(2.5)  # but for half a second of new weights
+    assert apart.sample_age >= 1
+
+
+def test_where_generation_takes_longer_training_is_hidden():
+    changes = {"update_seconds": 0.5, "sync_seconds": 0.0, "update_rollout_seconds": 0.0, "batches_ahead": 0.0}
+    shared, apart = _even("sync", **changes)[-1], _even("separate_async", **changes)[-1]
+    assert (shared.generation_seconds, shared.update_seconds) == pytest.approx((2.0, 0.5))
+    assert (apart.generation_seconds, apart.update_seconds) == pytest.approx((1.5, 0.5))
+
+
+def test_several_updates_share_a_version_where_engines_have_their_own_devices():
+    scenario = replace(SMALL, mode="separate_async", updates=4, max_staleness=2)
+    simulation, steps = play(scenario)
+    assert simulation.version == len(steps)
+    assert all(step.trained_prompts == 8 for step in steps)
+    assert simulation.controller.settings.train_batch_size == 2
+
+
+def test_a_pause_costs_its_own_time_and_another_prefill_of_what_is_under_way():
+    fleets = [
+        EngineFleet(EngineSettings(step_seconds=1.0, sequence_seconds=0.0, prefill_seconds=p)) for p in (0.0, 0.5)
+    ]
+    for fleet in fleets:
+        fleet.submit("a", 10, 0.0)
+        fleet.submit("b", 10, 3.0)
+        assert fleet.next_finished(until=5.0) is None
+        fleet.interrupt(5.0)
+    assert fleets[0].next_finished() == (10.0, "a")
+    assert fleets[1].next_finished() == (10.0 + 0.5 + 0.5 + 2 * 0.5, "a")  # two first ones, and two again
+
+
+@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
+@pytest.mark.parametrize("train_on", ["qualified", "all"])
+def test_asynchronous_modes_lose_nothing_and_keep_to_the_age_limit(mode, train_on):
+    scenario = replace(SMALL, mode=mode, train_on=train_on, n_continue=2, predictor="posterior", max_staleness=1)
+    simulation, steps = play(replace(scenario, num_steps=12))
+    prompts, rollouts = simulation.controller.conservation(), simulation.controller.rollout_conservation()
+    assert prompts.pop("added") == sum(prompts.values())
+    assert rollouts.pop("generated") == sum(rollouts.values())
+    assert all(step.trained_prompts == 8 and step.sample_age <= 1 for step in steps)
+    assert simulation.controller.metrics()["curriculum/total/expired"] == 0 or train_on == "qualified"
 
 
 @pytest.mark.parametrize("schedule", ["merged", "streaming"])
@@ -220,6 +290,11 @@ def test_the_pool_is_found_again_from_its_outcomes():
         ({"screening_chunk": 0}, "screening_chunk must be an int of at least 1"),
         ({"alpha": 0.0}, "alpha must be above 0"),
         ({"sigma": -1.0}, "sigma must be at least 0"),
+        ({"mode": "async"}, "mode must be one of sync, colocate_async, separate_async"),
+        ({"mode": "colocate_async", "schedule": "merged"}, "mode=colocate_async needs schedule=streaming"),
+        ({"updates": 7}, "train_batch_size=64 must be a multiple of updates=7"),
+        ({"mode": "separate_async", "sync_seconds": 11.0}, "sync_seconds=11.0 are of the update_seconds=10.0"),
+        ({"train_devices": 0}, "train_devices must be an int of at least 1"),
     ],
 )
 def test_bad_settings_are_explained(changes, message):

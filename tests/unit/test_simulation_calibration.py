@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 
 from recipe.fast_dapo.simulation.calibration import MeasuredRun, _fit_times, calibrate
 from recipe.fast_dapo.simulation.command import compare, main
-from recipe.fast_dapo.simulation.simulation import CurriculumSimulation, Scenario
+from recipe.fast_dapo.simulation.scenario import Scenario
+from recipe.fast_dapo.simulation.simulation import CurriculumSimulation
 from verl_ext.core.errors import SignalError
 
 TRUE = Scenario(

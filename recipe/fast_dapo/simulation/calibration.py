@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from scipy.optimize import nnls
 
 from recipe.fast_dapo.curriculum.grading import WHOLE_BAND
-from recipe.fast_dapo.simulation.simulation import Scenario
+from recipe.fast_dapo.simulation.scenario import Scenario
 from recipe.fast_dapo.simulation.workload import fit_pass_rates
 from verl_ext.core.errors import SignalError
 from verl_ext.core.json_lines import JsonLines

@@ -25,7 +25,8 @@ import numpy as np
 
 from recipe.fast_dapo.curriculum.data_controller import TooManyGenerationBatches
 from recipe.fast_dapo.simulation.calibration import MeasuredRun, calibrate
-from recipe.fast_dapo.simulation.simulation import COLUMNS, CurriculumSimulation, Scenario, summarize
+from recipe.fast_dapo.simulation.scenario import Scenario
+from recipe.fast_dapo.simulation.simulation import COLUMNS, CurriculumSimulation, summarize
 from verl_ext.core.errors import SignalError
 
 _COMPARED = ("generation_s", "step_s", "rollouts_a_prompt", "screening_rounds")

@@ -107,11 +107,18 @@ class EngineFleet:
                 engine = self._engines[number]
                 self._ended.extend(engine.finish(time))
             self._push_load(number)
-            engine.forecast += 1
-            if (end := engine.next_end()) is not None:
-                self._push(end, number, engine.forecast)
+            self._forecast(number)
         self.num_in_flight -= 1
         return self.now, self._ended.popleft()
+
+    def interrupt(self, at: float) -> None:
+        """All running sequences are prefilled again, as after new weights; the time `at` must not fall."""
+        self.now = max(self.now, at)
+        for number, engine in enumerate(self._engines):
+            if engine.running:
+                engine.advance(self.now)
+                engine.stall += self.settings.prefill_seconds * len(engine.running)
+                self._forecast(number)
 
     @property
     def running_seconds(self) -> float:
@@ -120,6 +127,13 @@ class EngineFleet:
     @property
     def busy_seconds(self) -> float:
         return sum(engine.busy_seconds for engine in self._engines)
+
+    def _forecast(self, number: int) -> None:
+        """When this engine's next sequence ends; earlier forecasts hold no more."""
+        engine = self._engines[number]
+        engine.forecast += 1
+        if (end := engine.next_end()) is not None:
+            self._push(end, number, engine.forecast)
 
     def _push(self, time: float, number: int | None, payload: Any) -> None:
         self._serial += 1

@@ -8,117 +8,34 @@ the training of a batch and the synchronisation of weights. The policy does not 
     streaming   a prompt that finishes is handled at once, and what it leads to is sent at once; the step's generation
                 ends when nothing is in flight
 
+verl's asynchronous modes stream, and generation ends when a batch is ready:
+
+    colocate_async   what is in flight then stands still while the batch is trained on, and is prefilled again after it
+    separate_async   engines and training have devices of their own, and generation goes on; the engines stand still
+                     while they get new weights, after `updates` updates
+
 Every call adds `call_seconds` of latency between the trainer and the engines, both ways together.
 """
 
 import dataclasses
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.data_controller import DataController
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
 from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.fast_dapo.curriculum.records import Prompt, Sample
-from recipe.fast_dapo.curriculum.screening import SCREENINGS
-from recipe.fast_dapo.settings import PREDICTORS
-from recipe.fast_dapo.simulation.engine_model import EngineFleet, EngineSettings
-from recipe.fast_dapo.simulation.workload import Workload, WorkloadSettings
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """One simulated run; raises ValueError on a value out of range. Times in seconds.
-
-    The defaults: one engine is one H100 (3.35 TB/s, 990 TFLOP/s in bf16) with a model of 7.6e9 parameters in bf16
-    whose key-value cache has 57 kB a token, at 70 % of the bandwidth and 50 % of the arithmetic. A decoding step reads
-    the weights (6.5 ms) and launches its kernels (3.5 ms); each sequence adds 75 us for a cache of 3,000 tokens and 30
-    us of arithmetic. Training costs 8 operations a parameter and token at 40 %: 0.23 s for a rollout of 1,500 tokens.
-    """
-
-    n: int = 4
-    n_continue: int = 12
-    train_batch_size: int = 64
-    gen_batch_size: int = 192
-    schedule: str = "streaming"
-    predictor: str = "none"
-    screening: str = "fixed"
-    screening_chunk: int = 1
-    max_staleness: int | None = 4
-    max_num_gen_batches: int = 1000
-
-    num_engines: int = 8
-    slots: int = 256
-    step_seconds: float = 0.010
-    sequence_seconds: float = 1.0e-4
-    prefill_seconds: float = 0.005
-    host_seconds: float = 0.0
-    call_seconds: float = 0.1
-    update_seconds: float = 10.0  # of a step beside generation, whatever its size: weight sync and overhead
-    update_rollout_seconds: float = 0.23  # of training on one rollout on one engine's devices; all engines share it
-
-    num_prompts: int = 20_000
-    never: float = 0.3
-    always: float = 0.2
-    alpha: float = 0.7
-    beta: float = 0.7
-    median_tokens: float = 1000.0
-    sigma: float = 0.8
-    max_tokens: int = 8192
-    hard_factor: float = 2.0
-
-    num_steps: int = 12
-    warmup_steps: int = 2  # not counted: the first step starts with empty queues
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, known in (("predictor", PREDICTORS), ("screening", SCREENINGS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
-        if self.screening == "sequential" and (self.schedule, self.predictor) != ("streaming", "posterior"):
-            raise ValueError("screening=sequential needs schedule=streaming and predictor=posterior")
-        for name, low in (("screening_chunk", 1), ("num_steps", 1), ("warmup_steps", 0)):
-            value = getattr(self, name)
-            if type(value) is not int or value < low:
-                raise ValueError(f"{name} must be an int of at least {low}, got {value!r}: change {name}")
-        if self.warmup_steps >= self.num_steps:
-            raise ValueError(f"warmup_steps={self.warmup_steps} of num_steps={self.num_steps} leave nothing to count")
-        for name in ("call_seconds", "update_seconds", "update_rollout_seconds"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)!r}: change {name}")
-        if self.num_prompts < self.gen_batch_size:
-            raise ValueError(
-                f"expected at least gen_batch_size={self.gen_batch_size} prompts in the pool, got {self.num_prompts}: "
-                "raise num_prompts or lower gen_batch_size"
-            )
-        for check in (self.curriculum, self.engines, self.workload):
-            check()
-
-    def curriculum(self) -> CurriculumSettings:
-        return CurriculumSettings(train_on="qualified", **self._values(CurriculumSettings.model_fields))
-
-    def engines(self) -> EngineSettings:
-        return self._part(EngineSettings)
-
-    def workload(self) -> WorkloadSettings:
-        return self._part(WorkloadSettings)
-
-    def _part(self, kind: type) -> Any:
-        return kind(**self._values(field.name for field in dataclasses.fields(kind)))
-
-    def _values(self, names: Iterable[str]) -> dict[str, Any]:
-        mine = vars(self)
-        return {name: mine[name] for name in names if name in mine}
+from recipe.fast_dapo.simulation.engine_model import EngineFleet
+from recipe.fast_dapo.simulation.scenario import SEPARATE, SYNC, Scenario
+from recipe.fast_dapo.simulation.workload import Workload
 
 
 @dataclass
 class SimulatedStep:
     """What one step cost. Times in seconds."""
 
-    generation_seconds: float = 0.0
+    generation_seconds: float = 0.0  # that the trainer waits
     update_seconds: float = 0.0
+    engine_seconds: float = 0.0  # in which engines may generate
     rollouts: int = 0  # generated
     tokens: int = 0
     trained_rollouts: int = 0
@@ -166,6 +83,7 @@ class CurriculumSimulation:
         chunk = scenario.screening_chunk if scenario.screening == "sequential" else None
         self.controller = DataController(scenario.curriculum(), chunk)
         self._calls: dict[str, _Call] = {}
+        self._paused = 0.0  # seconds in which the engines stood still: their clock is that much behind
         self._num_fetched = 0
 
     def run(self) -> list[SimulatedStep]:
@@ -178,37 +96,58 @@ class CurriculumSimulation:
         Raises:
             TooManyGenerationBatches: after `max_num_gen_batches` rounds without a batch.
         """
-        controller, start, running = self.controller, self.now, self.fleet.running_seconds
+        scenario, controller = self.scenario, self.controller
+        start, running, paused = self.now, self.fleet.running_seconds, self._paused
+        step = SimulatedStep()
+        for _ in range(scenario.updates_per_step):
+            began = self.now
+            self._begin()
+            if scenario.schedule == "streaming":
+                self._generate_streaming()
+            else:
+                while not controller.is_ready_for_training():
+                    self._generate_round()
+            step.generation_seconds += self.now - began
+            self._train(sum(len(group.samples) for group in controller.get_training_data()))
+        if scenario.mode == SEPARATE:
+            self._pause(scenario.sync_seconds)
+        self.version += 1
+        counts = controller.metrics()
         controller.reset_step_metrics()
-        controller.evict(self.version)
+        step.update_seconds = self.now - start - step.generation_seconds
+        step.engine_seconds = self.now - start - (self._paused - paused)
+        step.rollouts = int(counts["curriculum/generated_rollouts"])
+        step.tokens = int(counts["curriculum/generated_tokens"])
+        step.trained_rollouts = int(counts["curriculum/trained_rollouts"])
+        step.trained_prompts = int(counts["curriculum/trained"])
+        step.screened = int(counts["curriculum/screened"])
+        step.qualified = int(counts["curriculum/qualified"])
+        step.rounds = int(counts["curriculum/rounds"])
+        step.running_seconds = self.fleet.running_seconds - running
+        step.sample_age = counts["curriculum/sample_age/mean"]
+        return step
+
+    def _begin(self) -> None:
+        """The weights may be new."""
+        self.controller.evict(self.version)
         if self.predictor is not None:
             self.predictor.set_weight_version(self.version)
-        if self.scenario.schedule == "streaming":
-            self._generate_streaming()
-        else:
-            while not controller.is_ready_for_training():
-                self._generate_round()
-        controller.get_training_data()
-        counts = controller.metrics()
-        step = SimulatedStep(
-            generation_seconds=self.now - start,
-            rollouts=int(counts["curriculum/generated_rollouts"]),
-            tokens=int(counts["curriculum/generated_tokens"]),
-            trained_rollouts=int(counts["curriculum/trained_rollouts"]),
-            trained_prompts=int(counts["curriculum/trained"]),
-            screened=int(counts["curriculum/screened"]),
-            qualified=int(counts["curriculum/qualified"]),
-            rounds=int(counts["curriculum/rounds"]),
-            running_seconds=self.fleet.running_seconds - running,
-            sample_age=counts["curriculum/sample_age/mean"],
-        )
-        step.update_seconds = (
-            self.scenario.update_seconds
-            + self.scenario.update_rollout_seconds * step.trained_rollouts / self.scenario.num_engines
-        )
-        self.now += step.update_seconds
-        self.version += 1
-        return step
+
+    def _train(self, num_rollouts: int) -> None:
+        """One update; on devices of its own it does not stop generation."""
+        scenario = self.scenario
+        if scenario.mode != SEPARATE:
+            self._pause(scenario.update_seconds + scenario.update_rollout_seconds * num_rollouts / scenario.num_engines)
+            return
+        overhead = (scenario.update_seconds - scenario.sync_seconds) / scenario.updates_per_step
+        seconds = overhead + scenario.update_rollout_seconds * num_rollouts / scenario.train_devices
+        self._generate_until(self.now + seconds)
+
+    def _pause(self, seconds: float) -> None:
+        """The engines stand still; what they are in the middle of is prefilled again afterwards."""
+        self.now += seconds
+        self._paused += seconds
+        self.fleet.interrupt(self.now - self._paused)
 
     # ------------------------------ as collector.py does it ----------------------------
 
@@ -227,9 +166,21 @@ class CurriculumSimulation:
                 self.controller.check_num_gen_batches()
             self._add_prompts()
             self._send()
-            if not self.controller.num_in_flight:
+            is_complete = self.scenario.mode != SYNC and self.controller.is_ready_for_training()
+            if is_complete or not self.controller.num_in_flight:
                 return
             self._take(self._finished(), more_to_come=True)
+
+    def _generate_until(self, end: float) -> None:
+        """While the trainer is busy, whatever ends is handled at once."""
+        while True:
+            self._add_prompts()
+            self._send()
+            finished = self._finished(until=end)
+            if not finished:
+                break
+            self._take(finished, more_to_come=True)
+        self.now = end
 
     def _add_prompts(self) -> None:
         while (wanted := self.controller.num_prompts_wanted) > 0:
@@ -249,7 +200,7 @@ class CurriculumSimulation:
 
     def _send(self) -> None:
         """Everything that the controller wants generated now, to the engines."""
-        sent_at = self.now + self.scenario.call_seconds
+        sent_at = max(self.fleet.now, self.now + self.scenario.call_seconds - self._paused)
         for entry in self.controller.get_generation_inputs():
             uid, index = entry.prompt.uid, int(entry.prompt.index)
             successes, tokens = self.workload.draw(index, entry.num_samples)
@@ -259,17 +210,19 @@ class CurriculumSimulation:
                 call.samples.append(Sample(key, success, self.version, length))
                 self.fleet.submit(uid, length, sent_at)
 
-    def _finished(self) -> dict[str, list[Sample]]:
-        """Waits until at least one prompt's rollouts have ended; all prompts that have by then."""
+    def _finished(self, until: float = float("inf")) -> dict[str, list[Sample]]:
+        """Waits until at least one prompt's rollouts have ended, or until then; all prompts that have by then."""
         done: dict[str, list[Sample]] = {}
         while not done:
-            ended = self.fleet.next_finished()
+            ended = self.fleet.next_finished(until - self._paused)
+            if ended is None and until < float("inf"):
+                return done
             if ended is None:
                 raise RuntimeError("nothing is under way and no batch is ready: the pool has too few prompts")
             while ended is not None:
-                self.now = max(self.now, ended[0])
+                self.now = max(self.now, ended[0] + self._paused)
                 self._end_rollout(ended[1], done)
-                ended = self.fleet.next_finished(until=self.now)
+                ended = self.fleet.next_finished(until=self.now - self._paused)
         return done
 
     def _end_rollout(self, uid: str, done: dict[str, list[Sample]]) -> None:
@@ -291,7 +244,7 @@ def summarize(steps: list[SimulatedStep], scenario: Scenario) -> dict[str, float
     total = {f.name: sum(getattr(step, f.name) for step in counted) for f in dataclasses.fields(SimulatedStep)}
     num, prompts = len(counted), total["trained_prompts"]
     seconds = total["generation_seconds"] + total["update_seconds"]
-    capacity = total["generation_seconds"] * scenario.num_engines * scenario.slots
+    capacity = total["engine_seconds"] * scenario.num_engines * scenario.slots
     return {
         "generation_s": total["generation_seconds"] / num,
         "step_s": seconds / num,
@@ -303,15 +256,15 @@ def summarize(steps: list[SimulatedStep], scenario: Scenario) -> dict[str, float
         "qualified_share": total["qualified"] / max(1, total["screened"]),
         "slots_used": total["running_seconds"] / capacity if capacity else 0.0,
         "sample_age": total["sample_age"] / num,
-        "engine_s_a_prompt": total["generation_seconds"] * scenario.num_engines / prompts,
+        "engine_s_a_prompt": total["engine_seconds"] * scenario.num_engines / prompts,
         "prompts_a_hour": 3600 * prompts / seconds,
     }
 
 
 COLUMNS: dict[str, str] = {
-    "generation_s": "seconds of generation per step",
+    "generation_s": "seconds of generation per step that training waits for",
     "step_s": "seconds per step",
-    "generation_share": "share of a step that generates",
+    "generation_share": "share of a step that training waits for generation",
     "rollouts_a_prompt": "rollouts generated a trained prompt",
     "tokens_a_prompt": "response tokens generated a trained prompt",
     "screening_rounds": "rounds of screening a step (prompts screened / gen_batch_size)",
