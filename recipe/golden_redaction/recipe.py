@@ -8,8 +8,8 @@ from omegaconf import DictConfig
 from recipe.golden_redaction.checks import check_config
 from recipe.golden_redaction.metric_glossary import METRICS
 from recipe.golden_redaction.run_files import FILES
+from verl_ext.cluster.pools import num_ranks
 from verl_ext.launch.compatibility import MANAGER, OWN_MANAGER, Unsupported, is_none_of, is_set
-from verl_ext.launch.dry_run import num_ranks
 from verl_ext.launch.recipe import Recipe
 
 

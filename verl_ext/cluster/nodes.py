@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,6 +129,12 @@ def on_every_node(function: Callable[..., Any], *args: Any, timeout_s: float = _
         except RayError:  # a node that dies or does not answer; a GetTimeoutError is one, too
             continue
     return results
+
+
+def spread(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Run `function(*args)` for each of these in Ray tasks, side by side on all nodes; results in order."""
+    task = _call.options(scheduling_strategy="SPREAD")
+    return ray.get([task.remote(function, *args) for args in arguments])
 
 
 @ray.remote(num_cpus=0, max_retries=0)

@@ -22,10 +22,6 @@ class DevicePool:
     nodes: int
     devices: int
 
-    def __str__(self) -> str:
-        """As people set it."""
-        return f"{self.owner}.nnodes={self.nodes} x {self.owner}.n_gpus_per_node={self.devices}"
-
 
 def device_pools(config: DictConfig) -> list[DevicePool]:
     """Of a run, the trainer's first."""
@@ -34,6 +30,16 @@ def device_pools(config: DictConfig) -> list[DevicePool]:
         rollout = config.actor_rollout_ref.rollout
         pools.append(DevicePool("actor_rollout_ref.rollout", rollout.nnodes, rollout.n_gpus_per_node))
     return pools
+
+
+def num_ranks(config: DictConfig) -> int:
+    """Processes of the actor."""
+    return config.trainer.nnodes * config.trainer.n_gpus_per_node
+
+
+def has_several_nodes(config: DictConfig) -> bool:
+    """Whether a run has more machines than this one."""
+    return sum(pool.nodes for pool in device_pools(config)) > 1
 
 
 def first_without_room(pools: Iterable[DevicePool], devices: Sequence[float]) -> DevicePool | None:

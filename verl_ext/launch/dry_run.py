@@ -11,6 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from verl_ext.cluster.pools import num_ranks
 from verl_ext.core.errors import ConfigError
 from verl_ext.data.data_files import open_file
 from verl_ext.data.raw_prompt import load_tokenizer
@@ -89,11 +90,6 @@ def _prompt_lengths(config: DictConfig) -> Iterator[tuple[str, str]]:
         too_long = int((lengths > limit).sum())
         over = f", {too_long:,} over data.max_prompt_length={limit} are {what_happens}" if too_long else ""
         yield "longest prompt", f"{lengths.max()} tokens in {file}{over}"
-
-
-def num_ranks(config: DictConfig) -> int:
-    """Processes of the actor."""
-    return config.trainer.nnodes * config.trainer.n_gpus_per_node
 
 
 def step_rows(config: DictConfig) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """verl's task runner for a trainer that lives outside verl."""
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from verl.trainer.ppo.v1 import register_trainer
 from verl.utils.import_utils import load_class_from_fqn
 
 from verl_ext.cluster import nodes as cluster
-from verl_ext.cluster.pools import device_pools
+from verl_ext.cluster.pools import device_pools, has_several_nodes, num_ranks
 from verl_ext.cluster.worker_death import explain_death, find_death
 from verl_ext.core.compat import undecorated
 from verl_ext.core.errors import RolloutEngineError, SignalError
+from verl_ext.run.checkpoints import changed_file, in_shares, prepare_resume
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.trainer import loading
 
@@ -41,6 +43,8 @@ class SignalTaskRunner(undecorated(TaskRunnerV1)):
         cluster.check_nodes(device_pools(config))
         for name in cluster.release_recorded(RunFolder(Path(config.run_dir)).engine_ledger):
             print(f"removed what a killed run left behind: {name}")
+        if has_several_nodes(config):
+            verify_resume(config)
         try:
             super().run(config)
         except Exception as error:
@@ -56,6 +60,22 @@ def register(config: DictConfig) -> None:
     name = f"{config.trainer_class} over {mode}"
     register_trainer(name)(loading.trainer_class(config).in_mode(mode))
     config.trainer.v1.trainer_mode = name
+
+
+def verify_resume(config: DictConfig) -> None:
+    """Have the nodes read the checkpoint that the run resumes from, each a share of its files.
+
+    Raises:
+        CheckpointError: see `prepare_resume`; a newer one that is damaged is passed over with a warning.
+    """
+    num_nodes = sum(node["Alive"] for node in ray.nodes())
+
+    def find_changed(folder: Path, names: Sequence[str]) -> str | None:
+        shares = in_shares(folder, names, num_nodes)
+        return next(filter(None, cluster.spread(changed_file, [(folder, share) for share in shares])), None)
+
+    for warning in prepare_resume(config.trainer, num_ranks(config), find_changed):
+        print(f"warning: {warning}")
 
 
 def name_failure(trainer: Any, error: Exception) -> Exception:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from verl_ext.cluster.pools import has_several_nodes, num_ranks
 from verl_ext.core.compat import check_engine, check_versions
 from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.launch import dry_run, launch
 from verl_ext.launch.data_checks import check_data
 from verl_ext.launch.preflight import checks, resumed
 from verl_ext.launch.recipe import Recipe, all_paths, all_phases, check_settings
-from verl_ext.run.checkpoints import prepare_resume
+from verl_ext.run.checkpoints import prepare_resume, sizes_alone
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.summary import print_summary
 from verl_ext.serving.settings import read_guards
@@ -71,7 +72,9 @@ def train(config: DictConfig, recipe: Recipe) -> None:
         return
     found.warn()
     with folder.locked():
-        for warning in prepare_resume(config.trainer, config.trainer.nnodes * config.trainer.n_gpus_per_node):
+        # With several nodes these read the files, side by side (`runner.verify_resume`).
+        find_changed = sizes_alone if has_several_nodes(config) else None
+        for warning in prepare_resume(config.trainer, num_ranks(config), find_changed):
             print(f"warning: {warning}", file=sys.stderr)
         folder.write_versions(versions)
         resumed.write_settings(folder.path, config)

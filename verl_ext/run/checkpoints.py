@@ -16,9 +16,11 @@ import re
 import shutil
 import zipfile
 import zlib
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -29,6 +31,10 @@ TRACKER = "latest_checkpointed_iteration.txt"
 RETENTION_KEYS = ("remove_previous_ckpt_in_save", "max_actor_ckpt_to_keep", "max_critic_ckpt_to_keep")
 _STEP = re.compile(r"global_step_(\d+)")
 _CHUNK = 1 << 22  # bytes
+
+
+# Of a folder and names of files in it, the first whose content is not what was written.
+FindChanged = Callable[[Path, Sequence[str]], str | None]
 
 
 @dataclass(frozen=True)
@@ -100,8 +106,11 @@ class CheckpointFolder:
                 shutil.rmtree(self.at(old), ignore_errors=True)
         return folder
 
-    def find(self) -> FoundCheckpoint | None:
+    def find(self, find_changed: FindChanged | None = None) -> FoundCheckpoint | None:
         """The newest whole checkpoint that is not beyond the tracker's step; None if there is none at all.
+
+        Args:
+            find_changed: See `find_damage`.
 
         Raises:
             CheckpointError: There are checkpoints, and all of them are damaged.
@@ -113,7 +122,7 @@ class CheckpointFolder:
         steps = [step for step in self.steps() if tracked is not None and step <= tracked]
         skipped: list[tuple[Path, str]] = []
         for step in reversed(steps):
-            problem = find_damage(self.at(step))
+            problem = find_damage(self.at(step), find_changed)
             if problem is None:
                 return FoundCheckpoint(self.at(step), tuple(skipped))
             skipped.append((self.at(step), problem))
@@ -164,12 +173,13 @@ class CheckpointFolder:
         _sync(self.path)
 
 
-def prepare_resume(trainer: DictConfig, num_ranks: int) -> list[str]:
+def prepare_resume(trainer: DictConfig, num_ranks: int, find_changed: FindChanged | None = None) -> list[str]:
     """Make sure, before anything is started, that the checkpoint to resume from is whole and fits.
 
     Args:
         trainer: The configuration's `trainer`.
         num_ranks: Ranks of the actor.
+        find_changed: See `find_damage`.
 
     Returns:
         Warnings for people: damaged checkpoints that were passed over, and where the run resumes instead.
@@ -182,13 +192,13 @@ def prepare_resume(trainer: DictConfig, num_ranks: int) -> list[str]:
         return warnings
     if trainer.resume_mode == "resume_path":
         folder = Path(trainer.resume_from_path)
-        problem = find_damage(folder) if folder.is_dir() else "there is no such folder"
+        problem = find_damage(folder, find_changed) if folder.is_dir() else "there is no such folder"
         if problem is not None:
             raise CheckpointError(f"cannot resume from {folder}: {problem}. Name another in trainer.resume_from_path.")
     else:
         checkpoints = CheckpointFolder(Path(trainer.default_local_dir))
         checkpoints.clear_unfinished()
-        found = checkpoints.find()
+        found = checkpoints.find(find_changed)
         if found is None:
             return warnings
         folder = found.folder
@@ -233,17 +243,22 @@ def write_manifest(folder: Path) -> None:
     _sync(manifest)
 
 
-def find_damage(folder: Path) -> str | None:
+def find_damage(folder: Path, find_changed: FindChanged | None = None) -> str | None:
     """What is wrong with a checkpoint: a file that is missing, cut short or changed; None: nothing.
 
     Of a checkpoint without a manifest, verl's own for instance, only torch's archives can be checked.
+
+    Args:
+        folder: The checkpoint.
+        find_changed: Reads the files, which takes time where they are large; `changed_file` unless other machines do.
     """
-    manifest, expected = folder / MANIFEST, {}
+    manifest, names = folder / MANIFEST, [path.relative_to(folder).as_posix() for path in _files(folder)]
     if manifest.exists():
         try:
-            expected = json.loads(manifest.read_text(encoding="utf-8"))["files"]
+            expected = _expected(folder)
         except (ValueError, KeyError, TypeError):
             return f"{MANIFEST} is damaged"
+        names = list(expected)
         for name, file in expected.items():
             path = folder / name
             if not path.is_file():
@@ -252,13 +267,36 @@ def find_damage(folder: Path) -> str | None:
                 return f"{name} has {path.stat().st_size:,} bytes, expected {file['bytes']:,}"
     elif not (folder / "actor").is_dir():
         return "the actor's weights are missing"
-    paths = [folder / name for name in expected] or _files(folder)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        found = pool.map(lambda path: _changed(path, expected.get(path.relative_to(folder).as_posix())), paths)
-        for path, is_changed in zip(paths, found, strict=True):
-            if is_changed:
-                return f"{path.relative_to(folder).as_posix()} has changed since it was written"
+    changed = (find_changed or changed_file)(folder, names)
+    return None if changed is None else f"{changed} has changed since it was written"
+
+
+def sizes_alone(folder: Path, names: Sequence[str]) -> str | None:
+    """For `find_damage` where others read the files later."""
     return None
+
+
+def changed_file(folder: Path, names: Sequence[str]) -> str | None:
+    """The first of these files of a checkpoint whose content is not what was written; they are read side by side."""
+    expected = _expected(folder) if (folder / MANIFEST).exists() else {}
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        found = pool.map(lambda name: _changed(folder / name, expected.get(name)), names)
+        return next((name for name, is_changed in zip(names, found, strict=True) if is_changed), None)
+
+
+def in_shares(folder: Path, names: Sequence[str], num_shares: int) -> list[list[str]]:
+    """The files in so many shares of about the same number of bytes; fewer where there are fewer files."""
+    shares: list[tuple[int, list[str]]] = [(0, []) for _ in range(min(num_shares, len(names)))]
+    for name in sorted(names, key=lambda name: -(folder / name).stat().st_size):
+        place = min(range(len(shares)), key=lambda place: shares[place][0])
+        size, share = shares[place]
+        shares[place] = size + (folder / name).stat().st_size, [*share, name]
+    return [share for _, share in shares]
+
+
+def _expected(folder: Path) -> dict[str, dict[str, Any]]:
+    """The manifest: by name, bytes and CRC-32."""
+    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
 
 
 def _changed(path: Path, expected: dict[str, int | None] | None) -> bool:

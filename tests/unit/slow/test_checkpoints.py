@@ -1,6 +1,7 @@
 """A checkpoint is whole or not there, and a damaged one is passed over with a warning."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,17 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from verl_ext.core.errors import CheckpointError, ConfigError
-from verl_ext.run.checkpoints import TRACKER, CheckpointFolder, find_damage, num_to_keep, prepare_resume, write_manifest
+from verl_ext.run.checkpoints import (
+    TRACKER,
+    CheckpointFolder,
+    changed_file,
+    find_damage,
+    in_shares,
+    num_to_keep,
+    prepare_resume,
+    sizes_alone,
+    write_manifest,
+)
 from verl_ext.run.run_folder import RunFolder
 
 
@@ -128,6 +139,32 @@ def test_a_flipped_bit_among_the_data_is_found(
     content[int(place * len(content))] ^= 1 << bit
     file.write_bytes(content)
     assert find_damage(checkpoints.at(1)) == f"{name} has changed since it was written"
+
+
+def test_several_machines_read_a_share_of_the_files_each(checkpoints: CheckpointFolder):
+    """As `runner.verify_resume` has them do it; sizes are looked at before, and no file is read there."""
+    _save(checkpoints, 1, 2, num_ranks=4)
+    read: list[list[str]] = []
+
+    def find_changed(folder: Path, names: Sequence[str]) -> str | None:
+        shares = in_shares(folder, names, 3)
+        read.extend(shares)
+        return next(filter(None, (changed_file(folder, share) for share in shares)), None)
+
+    assert find_damage(checkpoints.at(2), find_changed) is None
+    shards = [[name for name in share if name.endswith(".pt")] for share in read]
+    assert sorted(map(len, shards)) == [1, 1, 2]  # of equal size, and much larger than the rest
+    names = [name for share in read for name in share]
+    assert sorted(names) == sorted(json.loads((checkpoints.at(2) / "manifest.json").read_text())["files"])
+    damaged = checkpoints.at(2) / shards[0][0]
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    assert find_damage(checkpoints.at(2), sizes_alone) is None
+    assert prepare_resume(_trainer(checkpoints), 4, sizes_alone) == []
+    warnings = prepare_resume(_trainer(checkpoints), 4, find_changed)
+    assert f"{shards[0][0]} has changed since it was written" in warnings[0]
+    assert checkpoints.find(find_changed).folder == checkpoints.at(1)
 
 
 def test_verls_own_checkpoint_is_checked_as_far_as_it_can_be(checkpoints: CheckpointFolder):
