@@ -80,8 +80,11 @@ class Libraries:
         owner = self.find(name.rpartition(".")[0])
         if isinstance(found, Found) and isinstance(found.node, ast.ClassDef):
             return True
-        is_method = isinstance(owner, Found) and isinstance(owner.node, ast.ClassDef)
-        return is_method and isinstance(found, Found) and "staticmethod" not in _decorators(found.node)
+        if not (isinstance(owner, Found) and isinstance(owner.node, ast.ClassDef) and isinstance(found, Found)):
+            return False
+        # Or one that is only ever called on its class, which verl's registry of checkpoint engines has.
+        first = next((argument.arg for argument in found.node.args.args), "self")
+        return "staticmethod" not in _decorators(found.node) and first in ("self", "cls")
 
     def belongs_to_an_object(self, name: str) -> bool:
         """Whether the name is of an object whose class nobody says: what it has cannot be told."""
