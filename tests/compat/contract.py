@@ -1,20 +1,25 @@
 """The contract with verl, vLLM, TransferQueue, Ray and tensordict: every name of theirs that our code uses, as it was.
 
-    python tests/compat/contract.py        # write contract.json anew, after adding a use or moving to other versions
+    python tests/compat/contract.py                    # write contract.json anew, after a new use or other versions
+    python tests/compat/contract.py --verl DIR.whl     # what another release of verl has instead: a wheel, or sources
 
 `contract.json` keeps what each name was (a signature, a value, a kind) when we last looked, and the defaults of verl's
 configuration that our code reads. `differences` says what the installed versions have instead, and where that matters.
 Moving to another version: install it, run `make contract`, and read the diff of `contract.json`.
 """
 
+import argparse
 import ast
 import json
+import sys
+import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from contract_library import Libraries, folder_of
+from contract_library import LIBRARIES, Libraries, folder_of
 from contract_uses import Use, collect, config_keys
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
@@ -84,9 +89,9 @@ def read_defaults(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, 
     return dict(sorted(defaults.items())), where
 
 
-def verl_config() -> dict[str, Any]:
-    """verl's own configuration, without ours."""
-    with initialize_config_dir(str(folder_of("verl") / "trainer/config"), version_base=None):
+def verl_config(verl: Path | None = None) -> dict[str, Any]:
+    """verl's own configuration, without ours; of the installed package, or of another."""
+    with initialize_config_dir(str((verl or folder_of("verl")) / "trainer/config"), version_base=None):
         return OmegaConf.to_container(compose("ppo_trainer"), resolve=False)  # type: ignore[return-value]
 
 
@@ -115,7 +120,33 @@ def _misfit(use: Use, libraries: Libraries) -> str | None:
     return None
 
 
+def against(verl: Path) -> list[str]:
+    """What other sources of verl have instead, a line each.
+
+    Args:
+        verl: A wheel, or a folder with the package `verl` in it.
+    """
+    with tempfile.TemporaryDirectory() as unpacked:
+        if verl.suffix == ".whl":
+            with zipfile.ZipFile(verl) as wheel:
+                wheel.extractall(unpacked)
+        package = (Path(unpacked) if verl.suffix == ".whl" else verl) / "verl"
+        libraries = Libraries({name: folder_of(name) for name in LIBRARIES} | {"verl": package})
+        snapshot = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
+        return [
+            *differences(snapshot["names"], collect(ROOT), libraries),
+            *config_differences(snapshot["configuration"], verl_config(package.resolve())),
+        ]
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--verl", type=Path, metavar="WHEEL_OR_FOLDER", help="compare, and write nothing")
+    verl = parser.parse_args().verl
+    if verl is not None:
+        found = against(verl)
+        print("\n".join([f"{len(found)} differ:", *found]))
+        sys.exit(bool(found))
     defaults, _ = read_defaults(verl_config())
     content = {
         "versions": {name: version(name) for name in _DISTRIBUTIONS},

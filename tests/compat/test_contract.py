@@ -5,18 +5,20 @@ When a new version moves something, the failing line says what it was, what it i
 
 import inspect
 import json
+import shutil
 from pathlib import Path
 
 from contract import (
     ROOT,
     SNAPSHOT,
+    against,
     config_differences,
     described,
     differences,
     read_defaults,
     verl_config,
 )
-from contract_library import Libraries
+from contract_library import Libraries, folder_of
 from contract_uses import collect
 
 REGENERATE = "run `make contract`, read what it changed in tests/compat/contract.json, and commit it"
@@ -47,6 +49,17 @@ def _library(folder: Path, source: str) -> Libraries:
     (folder / "ray/__init__.py").write_text("from .core import *\n")
     (folder / "ray/core.py").write_text(source)
     return Libraries({"ray": folder / "ray"})
+
+
+def test_another_release_is_compared_without_installing_it(tmp_path: Path):
+    """A copy of the installed one, and one with a method of another name."""
+    for name in ("same", "other"):
+        shutil.copytree(folder_of("verl"), tmp_path / name / "verl", ignore=shutil.ignore_patterns("__pycache__"))
+    trainer = tmp_path / "other/verl/trainer/ppo/v1/trainer_base.py"
+    trainer.write_text(trainer.read_text().replace("def prepare_step", "def begin_step"))
+    assert against(tmp_path / "same") == []
+    (line,) = (line for line in against(tmp_path / "other") if "PPOTrainer.prepare_step" in line)
+    assert "used in verl_ext/trainer/trainer.py" in line
 
 
 OLD = """
