@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from recipe.fast_dapo.curriculum.controller_settings import CurriculumLimits, CurriculumSettings
 from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.fast_dapo.curriculum.screening import Screening
+from verl_ext.cluster.pools import has_engines_apart
 from verl_ext.core.settings import explain, read_node, refusal
 from verl_ext.core.settings_file import SettingsFile
 
@@ -134,11 +135,11 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
     sizes = {
         "n": node.n,
         "n_continue": node.n_continue,
-        "train_batch_size": data.train_batch_size // updates,
-        "gen_batch_size": -(gen_batch_size // -updates),
+        "train_batch_size": _per_update(data.train_batch_size, updates),
+        "gen_batch_size": _per_update(gen_batch_size, updates),
         "stale": OmegaConf.select(config, STALE),
         # In batches of one update each.
-        "ahead": updates * (1 + ahead) - 1,
+        "ahead": updates * (1 + ahead) - 1 if isinstance(ahead, int | float) else ahead,
         "batches_per_version": updates,
     }
     limits = {name: getattr(node, name) for name in CurriculumLimits.model_fields}
@@ -152,17 +153,13 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
         enable=node.enable,
         success_metric=node.success_metric,
         controller=controller,
-        engines_apart=_is_separate(config),
+        engines_apart=has_engines_apart(config),
         predictor=node.predictor,
         baseline=node.baseline,
         posterior=node.posterior if "posterior" in (node.predictor, node.baseline) else None,
         screening_chunk=node.screening_chunk if node.screening == "sequential" else None,
         correction_clip=node.correction_clip,
     )
-
-
-def _is_separate(config: DictConfig) -> bool:
-    return config.trainer.v1.trainer_mode == "separate_async"
 
 
 def _batches_ahead(config: DictConfig) -> float:
@@ -178,6 +175,11 @@ def _updates_per_step(config: DictConfig) -> int:
     prompts of its own; 1 where it is synchronous (see `compatibility`)."""
     updates = _of_the_mode(config, "parameter_sync_step", 1)
     return updates if isinstance(updates, int) and updates > 0 else 1  # which `values` refuses
+
+
+def _per_update(prompts: Any, updates: int) -> Any:
+    """The share of one update; what is no number is left to who checks it."""
+    return -(prompts // -updates) if isinstance(prompts, int) else prompts
 
 
 def _of_the_mode(config: DictConfig, name: str, default: Any) -> Any:
@@ -245,7 +247,7 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
             "advantage. With curriculum.baseline=posterior set curriculum.train_on=all, which needs no correction, "
             "and correction=none"
         )
-    if _is_separate(config) and node.schedule == "merged":
+    if has_engines_apart(config) and node.schedule == "merged":
         problems.append(
             "curriculum.schedule=merged waits for every rollout of a call, and with trainer.v1.trainer_mode="
             "separate_async generation goes on all the time: set schedule=streaming"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig
 
+# `trainer.v1.trainer_mode` in which engines have devices of their own.
 SEPARATE = "separate_async"
 
 
@@ -23,10 +24,15 @@ class DevicePool:
     devices: int
 
 
+def has_engines_apart(config: DictConfig) -> bool:
+    """Whether engines have devices of their own, where generation goes on while the actor is trained."""
+    return config.trainer.v1.trainer_mode == SEPARATE
+
+
 def device_pools(config: DictConfig) -> list[DevicePool]:
     """Of a run, the trainer's first."""
     pools = [DevicePool("trainer", config.trainer.nnodes, config.trainer.n_gpus_per_node)]
-    if config.trainer.v1.trainer_mode == SEPARATE:
+    if has_engines_apart(config):
         rollout = config.actor_rollout_ref.rollout
         pools.append(DevicePool("actor_rollout_ref.rollout", rollout.nnodes, rollout.n_gpus_per_node))
     return pools

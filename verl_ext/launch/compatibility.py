@@ -11,6 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_ext.cluster.pools import has_engines_apart
 from verl_ext.core.settings import refusal
 
 MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
@@ -95,10 +96,6 @@ def _is_apart(value: Any, config: DictConfig) -> bool:
     return value != "fsdp2" and value != config.actor_rollout_ref.actor.strategy
 
 
-def _is_separate(config: DictConfig) -> bool:
-    return config.trainer.v1.trainer_mode == "separate_async"
-
-
 def _makes_whole_batches(updates: Any, config: DictConfig) -> bool:
     is_count = isinstance(updates, int) and updates > 0
     return is_count and config.data.train_batch_size == updates * config.actor_rollout_ref.actor.ppo_mini_batch_size
@@ -121,31 +118,31 @@ SHARED = (
     ),
     Unsupported(
         "actor_rollout_ref.hybrid_engine",
-        lambda value, config: value is not True and not _is_separate(config),
+        lambda value, config: value is not True and not has_engines_apart(config),
         "actor and engines share their devices here. Leave actor_rollout_ref.hybrid_engine=true, or set "
         "trainer.v1.trainer_mode=separate_async",
     ),
     Unsupported(
         "actor_rollout_ref.rollout.nnodes",
-        lambda value, config: not value and _is_separate(config),
+        lambda value, config: not value and has_engines_apart(config),
         "the engines have devices of their own. Set rollout.nnodes and rollout.n_gpus_per_node to how many, beside "
         "those of the trainer",
     ),
     Unsupported(
         "actor_rollout_ref.rollout.checkpoint_engine.backend",
-        lambda value, config: value == "naive" and _is_separate(config),
+        lambda value, config: value == "naive" and has_engines_apart(config),
         "weights go from the actor's devices to the engines'. Set checkpoint_engine.backend=nccl (or another of "
         "verl's; on the CPU gloo)",
     ),
     Unsupported(
         "trainer.v1.separate_async.parameter_sync_step",
-        lambda value, config: _is_separate(config) and not _makes_whole_batches(value, config),
+        lambda value, config: has_engines_apart(config) and not _makes_whole_batches(value, config),
         "so many updates of actor.ppo_mini_batch_size prompts must make a batch of data.train_batch_size. Set "
         "train_batch_size = parameter_sync_step x ppo_mini_batch_size",
     ),
     Unsupported(
         "actor_rollout_ref.model.lora_rank",
-        lambda value, config: value and _is_separate(config) and not config.actor_rollout_ref.model.lora.merge,
+        lambda value, config: value and has_engines_apart(config) and not config.actor_rollout_ref.model.lora.merge,
         "verl sends engines on other devices the base weights without the adapter. Set "
         "actor_rollout_ref.model.lora.merge=true",
     ),

@@ -236,6 +236,13 @@ def test_the_updates_of_a_step_have_their_own_batches_where_engines_go_on():
     assert not settings.engines_apart
     assert (controller.train_batch_size, controller.batches_per_version) == (64, 1)
     assert (controller.num_under_way, controller.max_in_screening) == (128, 48)
+    config.trainer.v1.colocate_async.num_warmup_batches = "two"
+    with pytest.raises(ConfigError, match=r"colocate_async\.num_warmup_batches must be .* got 'two'"):
+        read_settings(config)
+    config.data.gen_batch_size = "all"
+    with pytest.raises(ConfigError, match=r"data\.gen_batch_size must be .* got 'all'"):
+        read_settings(config)
+    config.data.gen_batch_size = 24
     config.curriculum.schedule = "merged"
     config.trainer.v1.trainer_mode = "separate_async"
     with pytest.raises(ConfigError, match="separate_async generation goes on all the time: set schedule=streaming"):
