@@ -43,10 +43,6 @@ class DatasetPosterior:
                 "which the posterior remembers them. Give each its own, or set +signal=two_phase."
             )
 
-    def of_index(self, index: int | str) -> int:
-        """A prompt's position."""
-        return self._position[index]
-
     def observe(self, outcomes: Iterable[Outcome]) -> None:
         """Learn from finished rollouts."""
         for outcome in outcomes:

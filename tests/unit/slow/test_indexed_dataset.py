@@ -287,10 +287,9 @@ def test_the_posterior_remembers_prompts_by_the_index_that_was_made(model_dir: P
     assert len(first.collect(2).keys) == 2 * 16
     first.before_checkpoint()
     again.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    for index, position in again.predictor._position.items():
-        assert again.predictor.posterior.posterior(position) == first.predictor.posterior.posterior(
-            first.predictor._position[index]
-        )
+    before, after = first.predictor, again.predictor
+    for index, position in after._position.items():
+        assert after.posterior.posterior(position) == before.posterior.posterior(before._position[index])
     again._trainer.global_steps = 2
     assert len(again.collect(2).keys) == 2 * 16
     for name in ("first", "again"):
