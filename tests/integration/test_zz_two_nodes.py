@@ -5,6 +5,7 @@ Last of the integration tests, as it starts Rays of its own. The nodes are two r
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -84,6 +85,18 @@ def _mark(run_dir: Path) -> str:
     return psutil.Process(entry["processes"][0]["pid"]).environ()["VERL_SIGNAL_RUN"]
 
 
+def _add_damaged_checkpoint(folder: Path, step: int) -> None:
+    """A newer one of the same sizes, with a bit flipped in a shard, which only reading it shows."""
+    newer = folder / f"global_step_{step + 1}"
+    shutil.rmtree(newer, ignore_errors=True)
+    shutil.copytree(folder / f"global_step_{step}", newer)
+    shard = next((newer / "actor").glob("model_world_size_2_rank_1.pt"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    (folder / "latest_checkpointed_iteration.txt").write_text(str(step + 1))
+
+
 @pytest.fixture(scope="module")
 def lost_node(demo_assets: None, cluster: TwoNodes, tmp_path_factory: pytest.TempPathFactory) -> LostNode:
     run_dir = tmp_path_factory.mktemp("two_nodes") / "run"
@@ -105,6 +118,7 @@ def lost_node(demo_assets: None, cluster: TwoNodes, tmp_path_factory: pytest.Tem
     left = wait_until_gone(mark)
     segments = [name for entry in ledger for name in entry["segments"] if (SHARED_MEMORY / name).exists()]
     cluster.start_worker()
+    _add_damaged_checkpoint(run_dir / "checkpoints", checkpoint)
     resumed = subprocess.run(
         _command(run_dir), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False
     )
@@ -154,6 +168,14 @@ def test_the_same_command_goes_on_with_a_new_node(lost_node: LostNode):
     everything = list(range(1, STEPS + 1))
     assert steps in (everything, [step for step in everything if step != lost_node.checkpoint])
     assert lost_node.checkpoint >= 2
+
+
+def test_the_nodes_find_the_checkpoint_that_was_damaged(lost_node: LostNode):
+    damaged = f"global_step_{lost_node.checkpoint + 1}"
+    said = f"warning: {damaged} is damaged (actor/model_world_size_2_rank_1.pt has changed since it was written)"
+    assert said in lost_node.resumed.stdout
+    assert f"resuming from global_step_{lost_node.checkpoint}" in lost_node.resumed.stdout
+    assert (lost_node.run_dir / f"checkpoints/{damaged}.damaged").is_dir()
 
 
 def test_no_prompt_is_lost_or_trained_on_twice(lost_node: LostNode):
