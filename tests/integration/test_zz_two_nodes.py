@@ -173,8 +173,8 @@ def test_the_same_command_goes_on_with_a_new_node(lost_node: LostNode):
 def test_the_nodes_find_the_checkpoint_that_was_damaged(lost_node: LostNode):
     damaged = f"global_step_{lost_node.checkpoint + 1}"
     said = f"warning: {damaged} is damaged (actor/model_world_size_2_rank_1.pt has changed since it was written)"
-    assert said in lost_node.resumed.stdout
-    assert f"resuming from global_step_{lost_node.checkpoint}" in lost_node.resumed.stdout
+    assert said in lost_node.resumed.stderr
+    assert f"warning: resuming from global_step_{lost_node.checkpoint}" in lost_node.resumed.stderr
     assert (lost_node.run_dir / f"checkpoints/{damaged}.damaged").is_dir()
 
 
@@ -204,7 +204,7 @@ def test_after_a_run_that_ends_well_the_cluster_is_as_before(lost_node: LostNode
         text=True,
         check=True,
     ).stdout
-    assert "0.0/2.0 GPU" in status
+    assert "0.0/2.0 GPU" in status, status
 
 
 def test_a_job_carries_the_package_to_the_cluster(demo_assets: None, cluster: TwoNodes, tmp_path: Path):

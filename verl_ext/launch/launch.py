@@ -121,7 +121,7 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     from verl_ext.cluster import nodes as cluster
     from verl_ext.cluster.engine_resources import read_ledger, release_recorded
     from verl_ext.launch.recipe import all_figures
-    from verl_ext.launch.runner import remote_runner
+    from verl_ext.launch.runner import VerifiedRunner, remote_runner
     from verl_ext.run.progress import FIGURES, show_progress
 
     folder = RunFolder(Path(config.run_dir))
@@ -133,7 +133,7 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     try:
         with show_progress(folder.metrics, config.trainer.total_training_steps, {**FIGURES, **all_figures()}):
-            run_ppo(config, task_runner_class=remote_runner())
+            run_ppo(config, task_runner_class=VerifiedRunner(config, remote_runner()))
     except ConnectionError as error:
         if ray.is_initialized():  # of something else
             raise

@@ -1,6 +1,7 @@
 """verl's task runner for a trainer that lives outside verl."""
 
 import logging
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,8 +44,6 @@ class SignalTaskRunner(undecorated(TaskRunnerV1)):
         cluster.check_nodes(device_pools(config))
         for name in cluster.release_recorded(RunFolder(Path(config.run_dir)).engine_ledger):
             print(f"removed what a killed run left behind: {name}")
-        if has_several_nodes(config):
-            verify_resume(config)
         try:
             super().run(config)
         except Exception as error:
@@ -75,7 +74,7 @@ def verify_resume(config: DictConfig) -> None:
         return next(filter(None, cluster.spread(changed_file, [(folder, share) for share in shares])), None)
 
     for warning in prepare_resume(config.trainer, num_ranks(config), find_changed):
-        print(f"warning: {warning}")
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def name_failure(trainer: Any, error: Exception) -> Exception:
@@ -93,8 +92,33 @@ def name_failure(trainer: Any, error: Exception) -> Exception:
     return error if death is None else explain_death(death)
 
 
+class VerifiedRunner:
+    """For `run_ppo(config, task_runner_class=…)`, which starts Ray and then the runner: in between, `verify_resume`.
+
+    In the command's own process, where its warnings and errors are seen.
+
+    Args:
+        config: Of the run.
+        runner: A Ray actor class.
+    """
+
+    def __init__(self, config: DictConfig, runner: Any) -> None:
+        self._config = config
+        self._runner = runner
+
+    def options(self, **options: Any) -> "VerifiedRunner":
+        """As Ray's."""
+        return VerifiedRunner(self._config, self._runner.options(**options))
+
+    def remote(self) -> Any:
+        """Start the runner."""
+        if has_several_nodes(self._config):
+            verify_resume(self._config)
+        return self._runner.remote()
+
+
 def remote_runner() -> Any:
-    """The Ray actor class for `run_ppo(config, task_runner_class=…)`.
+    """The Ray actor class of the task runner.
 
     On the head node, whose loss ends the cluster anyway, so that the loss of any other is an error of the trainer's
     calls; under a name, so that `cluster.end_run` finds it.
