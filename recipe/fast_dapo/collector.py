@@ -18,13 +18,12 @@ from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyG
 from recipe.fast_dapo.curriculum.records import GenerationInput, Prompt, Sample, TrainingGroup, UpdateResult
 from recipe.fast_dapo.dataset_posterior import DatasetPosterior
 from recipe.fast_dapo.posterior_advantage import KnownPrompt
+from recipe.fast_dapo.prompt_records import PromptRecords
 from recipe.fast_dapo.prompt_rows import PromptRows
 from recipe.fast_dapo.report_watch import ReportWatch
-from recipe.fast_dapo.run_files import PROMPTS
 from recipe.fast_dapo.settings import read_settings
 from recipe.fast_dapo.success_metric import success_of
 from verl_ext.core.errors import SignalError
-from verl_ext.core.json_lines import JsonLines
 from verl_ext.run.run_totals import RunTotals
 from verl_ext.serving import data_plane
 from verl_ext.serving.agent_loop import FIRST_SESSION, PromptReport, RolloutReport
@@ -62,7 +61,7 @@ class Curriculum(Collector):
             lambda uid: str(self.prompt_rows.value(uid, "data_source")),
             trainer.config.data.max_response_length,
         )
-        self.prompt_records = JsonLines(trainer.run_folder.path / PROMPTS)
+        self.prompt_records = PromptRecords(trainer.run_folder.path, trainer.config.curriculum.record_prompts)
         self.groups: list[TrainingGroup] = []
         self._released: list[str] = []  # names in the data plane that the next call to clear takes along
         # Held by whoever touches any of this: a second thread does, where engines go on while the trainer trains.
@@ -112,7 +111,9 @@ class Curriculum(Collector):
     def _take_batch(self) -> KVBatchMeta:
         """What is trained on next; all else of these prompts is freed."""
         self.groups = self.controller.get_training_data()
-        self._record({"event": "trained", "index": group.prompt.index} for group in self.groups)
+        self.prompt_records.add_events(
+            self._trainer.global_steps, ({"event": "trained", "index": group.prompt.index} for group in self.groups)
+        )
         trained = [sample.key for group in self.groups for sample in self.controller.trained_samples(group)]
         keys = _all_outputs(trained)
         tags = data_plane.tags(PARTITION)
@@ -188,7 +189,7 @@ class Curriculum(Collector):
         self._release(result)
         if self.predictor is not None:
             self.predictor.observe(result.outcomes)
-        self._record(outcome.event() for outcome in result.outcomes)
+        self.prompt_records.add_events(self._trainer.global_steps, (outcome.event() for outcome in result.outcomes))
 
     def before_advantages(self, batch: KVBatchMeta) -> None:
         if self.settings.baseline != "posterior":
@@ -222,6 +223,7 @@ class Curriculum(Collector):
                 return
             prompts = [Prompt(uid=uid, index=index) for uid, index in zip(rows["uid"], rows["index"], strict=True)]
             self.prompt_rows.add(rows)
+            self.prompt_records.add_prompts(rows)
             self.controller.add_new_prompts_first_generation_phase(prompts)
 
     def _fetch_chosen(self, count: int) -> TensorDict | None:
@@ -263,11 +265,6 @@ class Curriculum(Collector):
 
     # ------------------------------ state and records ------------------------------
 
-    def _record(self, events: Iterable[dict[str, Any]]) -> None:
-        """Append to the history of prompts, from which reports and tests read what became of each."""
-        if self._trainer.config.curriculum.record_prompts:
-            self.prompt_records.append({"step": self._trainer.global_steps} | event for event in events)
-
     def at_rest(self) -> AbstractContextManager[Any]:
         return self._changed
 
@@ -285,7 +282,7 @@ class Curriculum(Collector):
             **(self.predictor.state_dict() if self.predictor is not None else {"predictor": None, "prompts": None}),
             "reward_sums": self.reward_scale.sums.tolist(),
             "sources": self.report_watch.sources.state_dict(),
-            "prompt_records_bytes": self.prompt_records.num_bytes,
+            "prompt_records": self.prompt_records.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -294,7 +291,9 @@ class Curriculum(Collector):
             self.predictor.load_state_dict(state)
         self.reward_scale.sums = np.array(state.get("reward_sums", [0.0] * 5))
         self.report_watch.sources.load_state_dict(state.get("sources", {}))
-        self.prompt_records.cut_back_to(state["prompt_records_bytes"])
+        # A release before counted the events alone.
+        before = {"events": state.get("prompt_records_bytes", 0), "texts": 0}
+        self.prompt_records.load_state_dict(state.get("prompt_records", before))
         # The checkpoint was written while the step's own batch was still in the queue: it has been trained on.
         uids = self.controller.live_uids()
         live = uids.union(_all_outputs(self.controller.live_names() - uids))

@@ -17,6 +17,7 @@ from verl_ext.launch.compatibility import (
     is_set,
 )
 from verl_ext.launch.dry_run import step_rows
+from verl_ext.launch.model_backend import TORCHTITAN
 from verl_ext.launch.preflight.verdicts import Success
 from verl_ext.launch.recipe import Recipe
 
@@ -106,6 +107,11 @@ UNSUPPORTED = (
         "trainer.v1.sampler.sync_refill_failed_groups",
         _with_curriculum(is_set),
         "the curriculum asks again for a prompt whose generation failed. Leave it at false",
+    ),
+    Unsupported(
+        "curriculum.max_num_gen_batches",
+        _with_curriculum(lambda value, config: bool(value) and config.model_engine == TORCHTITAN.name),
+        "past it a checkpoint is written, whose weights verl's torchtitan engine would leave out. Leave it at 0",
     ),
     Unsupported(
         "data.sampler.class_path",

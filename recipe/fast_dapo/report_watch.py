@@ -48,7 +48,8 @@ class ReportWatch:
                 self.sources.observe(
                     source,
                     passed=self._passed(rollout),
-                    cut_off=rollout.num_tokens >= self._max_response_length,
+                    cut_off=rollout.longest >= self._max_response_length,
+                    unanswered=rollout.is_unanswered,
                     # What verl's own reward functions say of an answer that they did not find.
                     without_answer=rollout.reward_extra_info.get("pred", "some") in (None, "", "[INVALID]"),
                 )

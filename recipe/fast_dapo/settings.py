@@ -59,7 +59,8 @@ class CurriculumNode(CurriculumLimits):
     """Entry of the reward's result that tells success (`acc`, `score`, …); `reward`: the reward itself."""
 
     record_prompts: bool = True
-    """Write prompts.jsonl: what became of each prompt, about 80 bytes an event."""
+    """Write prompts.jsonl: what became of each prompt, about 80 bytes an event; and prompt_texts.jsonl: each prompt
+    once, with its ground truth, at most 4,000 characters."""
 
     n: Any = Field(default=None, exclude=True)
     """Written by `resolve_group_size`."""

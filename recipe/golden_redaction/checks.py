@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from recipe.golden_redaction.method.problems import Problem, read_problems
+from recipe.golden_redaction.method.problems import Problem, hold_out, read_problems
 from recipe.golden_redaction.records.records import warm_start
 from recipe.golden_redaction.records.schema import RecordError
 from recipe.golden_redaction.sandbox import make_executor
@@ -58,8 +58,6 @@ def _problems(config: DictConfig) -> list[str]:
         )
     if rollout.name != "vllm":
         problems.append(f"the log-probs of given tokens are asked of vLLM: set rollout.name=vllm, got {rollout.name}")
-    if actor.strategy != "fsdp2":
-        problems.append(f"actor_rollout_ref.actor.strategy must be fsdp2, got {actor.strategy}: set it to fsdp2")
     sequence_parallel = max(
         actor.get("ulysses_sequence_parallel_size") or 1, actor.fsdp_config.get("ulysses_sequence_parallel_size") or 1
     )
@@ -93,7 +91,9 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
             f"actor_rollout_ref.model.path={path}: no model with a tokenizer there ({str(error).splitlines()[0]})"
         ) from None
     problems, counts = read_problems(data_files(config), tokenizer, settings.limits)
+    problems = hold_out(problems, settings.reward)
     print(f"{len(problems)} problems ({reasons(counts)}), {_range(problems)}")
+    print(f"rewards: {_reward(problems)}")
     needed = max(len(problem.prompt_ids) + len(problem.golden_ids) for problem in problems) + settings.max_new_tokens
     given = config.actor_rollout_ref.rollout.max_model_len or model.max_position_embeddings
     if needed > given:
@@ -102,6 +102,15 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
             f"{needed} tokens, but the engine's context has {given}: lower max_new_tokens, set "
             "golden.limits.max_prompt_tokens, or raise rollout.max_model_len"
         )
+
+
+def _reward(problems: list[Problem]) -> str:
+    shown, held_out = (sum(map(len, pairs)) for pairs in zip(*((p.pairs, p.held_out) for p in problems), strict=True))
+    without = sum(not problem.held_out for problem in problems)
+    text = f"{shown} examples and {held_out} pairs that no prompt has"
+    if not without:
+        return text
+    return f"{text}; {without} problem(s) have none of these, so a program that copies the examples is rewarded"
 
 
 def _range(problems: list[Problem]) -> str:

@@ -40,6 +40,10 @@ METRICS: Glossary = {
     "golden/actions/num_dispreferred": ("tokens", "labelled worse"),
     "golden/actions/teacher_preferred": ("fraction", "of the preferred tokens, those of the golden solution"),
     "golden/rollouts/num": ("rollouts", "made in this step"),
+    "golden/rollouts/examples_only": (
+        "fraction",
+        "right on every example of the prompt and wrong on a held-out pair: copied, or too narrow a rule",
+    ),
     "golden/rollouts/no_label": ("rollouts", "without a reward, after an infrastructure error"),
     "golden/sandbox/{status}": ("fraction", "rollouts by the status that decided: ok, wrong_output, timeout, …"),
     "golden/probe/{share}": (
@@ -47,6 +51,10 @@ METRICS: Glossary = {
         "pass rate of free rollouts with this share of each solution hidden; every trainer.test_freq steps",
     ),
     "golden/loss": ("nats", "mean loss of the step's updates"),
+    "golden/num_inner_steps": (
+        "steps",
+        "of the optimizer in one update, mean of the step's; at most golden.targets.steps",
+    ),
     "golden/num_updates": ("updates", "of the actor in this step"),
     "golden/num_labelled_states": ("states", "that these updates saw"),
     "golden/hidden_norm/first": (

@@ -47,7 +47,21 @@ UNSUPPORTED = (
     _nothing_of_it("data.train_batch_size", 1, ": golden.entries_per_update is the number of states per update"),
     _nothing_of_it(f"{_ROLLOUT}.n", 1, ": golden.credit.rollouts_per_action is the number of rollouts"),
     _nothing_of_it(f"{_ROLLOUT}.multi_turn.enable", False),
+    _nothing_of_it(f"{_ROLLOUT}.multi_turn.tool_config_path", None),
+    _nothing_of_it(f"{_ROLLOUT}.multi_turn.function_tool_path", None),
+    _nothing_of_it(f"{_ROLLOUT}.agent.default_agent_loop", "single_turn_agent"),
+    _nothing_of_it(f"{_ROLLOUT}.agent.agent_loop_config_path", None),
     _nothing_of_it("trainer.v1.trainer_mode", "sync"),
+    Unsupported(
+        "model_engine",
+        is_none_of("dp"),
+        "updates of single tokens are made inside verl's FSDP2 engine. Leave it at dp",
+    ),
+    Unsupported(
+        f"{_ACTOR}.strategy",
+        lambda value, config: config.model_engine == "dp" and value != "fsdp2",
+        "updates of single tokens are made inside verl's FSDP2 engine. Leave it at fsdp2",
+    ),
     Unsupported(
         f"{_ROLLOUT}.name",
         is_none_of("vllm"),
@@ -97,7 +111,7 @@ RECIPE = Recipe(
     title="Golden redaction",
     node="golden",
     check_settings=check_config,
-    paths=("golden.records.warm_start",),
+    paths=("golden.records.warm_start", "golden.reward.fresh_pairs"),
     # Its prompts begin the answer, and golden.limits leaves long ones out: check_config measures them.
     scores_rollouts=False,
     dry_run_rows=dry_run_rows,

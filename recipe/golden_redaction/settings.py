@@ -6,6 +6,7 @@ from omegaconf import DictConfig
 from pydantic import Field, model_validator
 
 from recipe.golden_redaction.method.credit import CreditSettings
+from recipe.golden_redaction.method.problems import RewardSettings
 from recipe.golden_redaction.method.redaction import RedactionSettings
 from recipe.golden_redaction.method.targets import TargetSettings
 from verl_ext.arc.prompts import SizeLimits
@@ -125,6 +126,8 @@ class GoldenSettings(Settings):
     limits: SizeLimits = SizeLimits()
 
     records: RecordSettings = RecordSettings()
+
+    reward: RewardSettings = RewardSettings()
 
     sandbox: SandboxSettings = SandboxSettings()
 

@@ -22,10 +22,10 @@ from recipe.golden_redaction.loss.tensor_statistics import statistics_metrics
 from recipe.golden_redaction.method.findings import run_findings
 from recipe.golden_redaction.method.labelled_states import LabelledState, ReferenceLogProbs, StateTokens, mini_batches
 from recipe.golden_redaction.method.probes import probe_metrics, probe_rows, probe_states
-from recipe.golden_redaction.method.problems import read_problems
+from recipe.golden_redaction.method.problems import hold_out, read_problems
 from recipe.golden_redaction.method.redaction import RedactionController
 from recipe.golden_redaction.method.rollouts import StateVisitor
-from recipe.golden_redaction.method.visits import Moment, StateVisit, probability_gaps, visit_metrics
+from recipe.golden_redaction.method.visits import Moment, StateVisit, copying_metrics, probability_gaps, visit_metrics
 from recipe.golden_redaction.movement_probe import MovementProbe
 from recipe.golden_redaction.records.records import TrainingRecords, make_entry, warm_start
 from recipe.golden_redaction.run_files import ENTRIES, PROBES, REFERENCE, TENSORS
@@ -81,7 +81,7 @@ class GoldenTrainer(SignalTrainer):
     def set_up_problems(self) -> None:
         """Read the problems, and what a warm start brings; verl's data loader is there."""
         problems, _ = read_problems(data_files(self.config), self.tokenizer, self.golden.limits)
-        self.problems = {problem.id: problem for problem in problems}
+        self.problems = {problem.id: problem for problem in hold_out(problems, self.golden.reward)}
         lengths = {problem.id: len(problem.golden_ids) for problem in problems}
         self.controller = RedactionController(lengths, self.golden.redaction)
         if self.golden.records.warm_start is not None:
@@ -141,6 +141,7 @@ class GoldenTrainer(SignalTrainer):
         with self.timed("ref"):
             self._ask_reference(visits)
         metrics.update(visit_metrics(visits))
+        metrics.update(copying_metrics(visits, {name: len(p.pairs) for name, p in self.problems.items()}))
         with self.timed("update_actor"):
             batches = mini_batches(visits, self.golden.entries_per_update, self.golden.targets.reduction)
             self._update(batches, metrics)
@@ -193,9 +194,10 @@ class GoldenTrainer(SignalTrainer):
         every = self.golden.tensor_statistics_every
         is_due = every > 0 and self._num_updates // every != (self._num_updates + len(batches)) // every
         dtype = PrecisionType.to_dtype(self.config.actor_rollout_ref.rollout.dtype) if is_due else None
-        ranks: list[list[RankUpdate]] = self.actor_rollout_wg.train_states(batches, dtype)
+        ranks: list[list[RankUpdate]] = self.actor_rollout_wg.train_states(batches, dtype, self.golden.targets)
         self._num_updates += len(batches)
         metrics["golden/loss"] = sum(update.loss for rank in ranks for update in rank) / len(batches)
+        metrics["golden/num_inner_steps"] = sum(update.num_steps for update in ranks[0]) / len(batches)
         metrics["actor/grad_norm"] = sum(update.grad_norm for update in ranks[0]) / len(batches)
         metrics["golden/num_labelled_states"] = float(sum(len(states) for states in batches))
         statistics = ranks[0][-1].statistics
@@ -258,18 +260,17 @@ class GoldenTrainer(SignalTrainer):
 
     # ------------------------------ probes ------------------------------
 
-    def _validate(self) -> dict[str, float]:
-        """Free rollouts of every problem with fixed shares of its golden solution hidden, judged on the examples."""
+    def validation_metrics(self) -> dict[str, float]:
+        """Free rollouts of every problem with fixed shares of its golden solution hidden, judged as in training."""
         probe = self.golden.probe
         states = probe_states(self.problems.values(), probe.shares)
         labels = self.visitor.pass_rates([state for _, state in states], self.problems, probe.rollouts)
         rows = probe_rows(min(self.global_steps, self.total_training_steps), states, labels)
         self.probes.append(rows)
-        metrics = probe_metrics(rows, probe.rollouts)
-        self.val_accuracy = metrics[f"val-core/golden/acc/mean@{probe.rollouts}"]
-        if self.val_accuracy_before is None:
-            self.val_accuracy_before = self.val_accuracy
-        return metrics
+        return probe_metrics(rows, probe.rollouts)
+
+    def num_validation_prompts(self) -> int | None:
+        """Probes are of states, several of a problem."""
 
     # ------------------------------ metrics ------------------------------
 

@@ -10,15 +10,18 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_id, get_device_name
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from recipe.golden_redaction.loss.forward import next_token_logits, plan_micro_batches
-from recipe.golden_redaction.loss.loss import target_loss, token_log_probs
-from recipe.golden_redaction.loss.tensor_statistics import UpdateStatistics
+from recipe.golden_redaction.loss.loss import distance_loss, target_loss, token_log_probs
+from recipe.golden_redaction.loss.tensor_statistics import StepStart, UpdateStatistics
+from recipe.golden_redaction.method import inner_steps
 from recipe.golden_redaction.method.labelled_states import LabelledState, StateTokens
+from recipe.golden_redaction.method.targets import TargetSettings
 from verl_ext.core.errors import ConfigError
 
 # What tests/compat/contract_uses.py cannot see: what verl's objects here are.
@@ -49,14 +52,16 @@ class RankUpdate:
     """Of one mini-batch on one rank.
 
     Attributes:
-        loss: This rank's part; the ranks' sum is the loss in nats.
-        grad_norm: Of the whole gradient, before clipping.
+        loss: This rank's part; the ranks' sum is the loss in nats before the update.
+        grad_norm: Of the whole gradient of the first step, before clipping.
         statistics: Of every trainable tensor; empty if not asked for.
+        num_steps: Of the optimizer.
     """
 
     loss: float
     grad_norm: float
     statistics: dict[str, dict[str, float]]
+    num_steps: int = 1
 
 
 class TokenTrainingWorker(TrainingWorker):
@@ -98,18 +103,25 @@ class TokenTrainingWorker(TrainingWorker):
         return RankLogProbs(log_probs, torch.stack(norms).mean(dim=0).tolist() if norms else [])
 
     def train_states(
-        self, mini_batches: Sequence[Sequence[LabelledState]], serving_dtype: torch.dtype | None
+        self,
+        mini_batches: Sequence[Sequence[LabelledState]],
+        serving_dtype: torch.dtype | None,
+        targets: TargetSettings | None = None,
     ) -> list[RankUpdate]:
-        """One optimizer step a mini-batch, one forward and backward a state, one step of the learning-rate schedule.
+        """One update a mini-batch, one forward and backward a state and step, one step of the learning-rate schedule.
 
         Args:
             mini_batches: Each with at least one labelled token: a gradient of 0 would still move the weights, by
                 momentum and weight decay.
             serving_dtype: For the statistics of tensors; None: none.
+            targets: Its `steps` and `aim` are used. None: one step of `target_loss` an update.
         """
         updates = []
         with self.engine.train_mode():
             for states in mini_batches:
+                if targets is not None and targets.steps > 1:
+                    updates.append(self._approach(states, serving_dtype, targets))
+                    continue
                 self.engine.optimizer_zero_grad()
                 parts = self._my_parts(states, self.engine_config.max_token_len_per_gpu)
                 loss = sum(self._backward(states, part) for part in parts)
@@ -122,7 +134,57 @@ class TokenTrainingWorker(TrainingWorker):
             self.engine.lr_scheduler_step()
         return updates
 
-    def _backward(self, states: Sequence[LabelledState], part: Sequence[int]) -> float:
+    def _approach(
+        self, states: Sequence[LabelledState], serving_dtype: torch.dtype | None, settings: TargetSettings
+    ) -> RankUpdate:
+        """An update of several steps, as of `method/inner_steps.py`; all ranks know all log-probs and decide alike."""
+        targets, advantages, weights = (
+            np.array([value for state in states for value in getattr(state, name)])
+            for name in ("targets", "advantages", "weights")
+        )
+        start = now = self._measured(states)
+        way = np.maximum(advantages * (np.where(advantages == 0, 0.0, targets) - start), 0.0)
+        wanted = inner_steps.goals(start, targets, advantages, settings.aim)
+        grad_norms: list[float] = []
+        statistics = None
+        while len(grad_norms) < settings.steps and not inner_steps.are_near(now, wanted, start):
+            self.engine.optimizer_zero_grad()
+            for part in self._my_parts(states, self.engine_config.max_token_len_per_gpu):
+                self._backward(states, part, wanted)
+            if serving_dtype is not None and statistics is None:
+                statistics = UpdateStatistics(self.engine.module.named_parameters(), serving_dtype)
+            step = StepStart(self.engine.module.parameters())
+            grad_norms.append(float(self.engine.optimizer_step()))
+            before, now, share = now, self._measured(states), 1.0
+            while share and (best := inner_steps.best_share(before, now, wanted, weights)) < inner_steps.WHOLE:
+                shorter = inner_steps.shortened(share, best)
+                step.shorten(shorter / share)
+                now, share = self._measured(states) if shorter else before, shorter
+            if not share:
+                break
+        after = statistics.after_update() if statistics is not None else {}
+        loss = float((weights * way).sum()) / self.engine.get_data_parallel_size()
+        return RankUpdate(loss, grad_norms[0] if grad_norms else 0.0, after, len(grad_norms))
+
+    def _measured(self, states: Sequence[LabelledState]) -> np.ndarray:
+        """(M,) log-probs of all tokens of all states, on every rank."""
+        starts = np.cumsum([0, *(len(state.tokens) for state in states)])
+        found = torch.zeros(int(starts[-1]), dtype=torch.float64, device=self._device)
+        with torch.no_grad(), self._autocast():
+            for part in self._my_parts(states, self.engine_config.infer_max_token_len_per_gpu):
+                logits_SV, _ = next_token_logits(self.engine.module, _ids(states, part), self._device)
+                if part:
+                    values = token_log_probs(logits_SV, *_rows(states, part, self._device)).double()
+                    places = [place for index in part for place in range(starts[index], starts[index + 1])]
+                    found[torch.tensor(places, device=self._device)] = values
+        if self.engine.get_data_parallel_size() > 1:
+            torch.distributed.all_reduce(found, group=self.engine.get_data_parallel_group())
+        return found.cpu().numpy()
+
+    def _backward(
+        self, states: Sequence[LabelledState], part: Sequence[int], wanted: np.ndarray | None = None
+    ) -> float:
+        """This rank's part of `target_loss`, or of `distance_loss` where wanted log-probs are given."""
         with self._autocast():
             logits_SV, _ = next_token_logits(self.engine.module, _ids(states, part), self._device)
         if not part:  # the collectives of FSDP's backward still need this rank
@@ -130,12 +192,19 @@ class TokenTrainingWorker(TrainingWorker):
             return 0.0
         log_probs_M = token_log_probs(logits_SV, *_rows(states, part, self._device))
         chosen = [states[index] for index in part]
-        loss = target_loss(
-            log_probs_M,
-            self._column([state.targets for state in chosen], torch.float32),
-            self._column([state.advantages for state in chosen], torch.int64),
-            self._column([state.weights for state in chosen], torch.float32),
-        )
+        weights_M = self._column([state.weights for state in chosen], torch.float32)
+        if wanted is None:
+            loss = target_loss(
+                log_probs_M,
+                self._column([state.targets for state in chosen], torch.float32),
+                self._column([state.advantages for state in chosen], torch.int64),
+                weights_M,
+            )
+        else:
+            of_states = np.split(wanted, np.cumsum([len(state.tokens) for state in states])[:-1])
+            loss = distance_loss(
+                log_probs_M, self._column([of_states[index].tolist() for index in part], torch.float64), weights_M
+            )
         (loss * self.engine.get_data_parallel_size()).backward()
         return loss.item()
 
@@ -203,6 +272,9 @@ class GoldenWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def train_states(
-        self, mini_batches: Sequence[Sequence[LabelledState]], serving_dtype: torch.dtype | None
+        self,
+        mini_batches: Sequence[Sequence[LabelledState]],
+        serving_dtype: torch.dtype | None,
+        targets: TargetSettings | None = None,
     ) -> list[RankUpdate]:
-        return self.actor.train_states(mini_batches, serving_dtype)
+        return self.actor.train_states(mini_batches, serving_dtype, targets)

@@ -5,10 +5,12 @@ from typing import Any
 from omegaconf import DictConfig
 
 from recipe.tracin.method.disjoint import check_disjoint
+from recipe.tracin.method.selection import CENTRED_BY_GROUP
 from recipe.tracin.settings import LORA, TracInSettings, check_against_actor, read_settings
 from verl_ext.core.errors import ConfigError
 from verl_ext.data.data_files import open_file
 from verl_ext.data.prompt_identity import text_identity
+from verl_ext.influence.method.denominators import loss_problem
 from verl_ext.launch.data_checks import (
     DataError,
     Files,
@@ -18,8 +20,8 @@ from verl_ext.launch.data_checks import (
     makes_own_rows,
 )
 
-# Policy losses in which one sample's loss depends on the others' tokens: there is no exact score.
-NOT_ADDITIVE = ("clip_cov", "kl_cov")
+# Optimizers whose state `tracin.preconditioner=adam` reads.
+ADAM = ("torch.optim.AdamW", "torch.optim.Adam")
 
 
 def check_config(config: DictConfig) -> TracInSettings:
@@ -42,7 +44,7 @@ def check_config(config: DictConfig) -> TracInSettings:
     # Not above: what pages and docs read of a recipe would load torch.
     from recipe.tracin.model_check import check_layers
 
-    check_layers(config, settings.parameters)
+    check_layers(config, settings.parameters, one_pass=settings.one_pass)
     return settings
 
 
@@ -77,8 +79,6 @@ def _prompts(files: Files, column: str) -> list[list[dict[str, Any]]]:
 def _problems(config: DictConfig, settings: TracInSettings) -> list[str]:
     actor, model = config.actor_rollout_ref.actor, config.actor_rollout_ref.model
     problems = []
-    if actor.strategy != "fsdp2":
-        problems.append(f"actor_rollout_ref.actor.strategy must be fsdp2, got {actor.strategy}: set it to fsdp2")
     sequence_parallel = max(
         actor.get("ulysses_sequence_parallel_size") or 1, actor.fsdp_config.get("ulysses_sequence_parallel_size") or 1
     )
@@ -90,26 +90,44 @@ def _problems(config: DictConfig, settings: TracInSettings) -> list[str]:
             "tracin.parameters=lora, but the model has no LoRA: set actor_rollout_ref.model.lora_rank, or "
             "tracin.parameters to a regular expression over module names"
         )
-    loss_mode = actor.policy_loss.get("loss_mode", "vanilla")
-    if loss_mode in NOT_ADDITIVE:
+    correction = actor.policy_loss.get("rollout_correction") or {}
+    loss = loss_problem(
+        actor.policy_loss.get("loss_mode", "vanilla"),
+        actor.loss_agg_mode,
+        is_batch_normalized=bool(correction.get("rollout_is_batch_normalize", False)),
+    )
+    problems += [loss] if loss else []
+    problems += _half_precision(actor.fsdp_config)
+    optimizer = f"{actor.optim.get('optimizer_impl', 'torch.optim')}.{actor.optim.get('optimizer', 'AdamW')}"
+    if settings.preconditioner == "adam" and optimizer not in ADAM:
         problems.append(
-            f"actor.policy_loss.loss_mode={loss_mode} mixes the samples of a batch, which then have no gradient of "
-            "their own: use vanilla, gspo or another loss that adds up over samples"
+            f"tracin.preconditioner=adam reads the second moments of {' or '.join(ADAM)}, got {optimizer}: set "
+            "tracin.preconditioner=none, or actor_rollout_ref.actor.optim.optimizer=AdamW"
         )
     if not config.actor_rollout_ref.rollout.calculate_log_probs:
         problems.append("validation rollouts are weighted by their log-probs: set rollout.calculate_log_probs=true")
     if actor.shuffle:
         problems.append("actor.shuffle=true hides which mini-batch a sample is updated in: set it to false")
-    if settings.selection.baseline == "after" and config.algorithm.adv_estimator == "gae":
+    estimator = config.algorithm.adv_estimator
+    if settings.selection.baseline == "after" and estimator not in CENTRED_BY_GROUP:
         problems.append(
-            "tracin.selection.baseline=after centres one advantage a sample, but adv_estimator=gae gives one a token: "
-            "use baseline=before"
-        )
-    if settings.selection.baseline == "after" and config.algorithm.adv_estimator == "posterior":
-        problems.append(
-            "tracin.selection.baseline=after centres groups anew, which undoes adv_estimator=posterior: a group of "
-            "equal rewards would teach nothing. Use baseline=before"
+            f"tracin.selection.baseline=after centres a group's rewards anew, but advantages of "
+            f"algorithm.adv_estimator={estimator} are not (reward - group's mean) x a factor: use baseline=before, or "
+            f"one of {', '.join(CENTRED_BY_GROUP)}"
         )
     if config.get("distillation") and config.distillation.get("enabled", False):
         problems.append("distillation losses are not scored: set distillation.enabled=false")
     return problems
+
+
+def _half_precision(fsdp_config: DictConfig) -> list[str]:
+    from verl.utils.torch_dtypes import PrecisionType
+
+    values = {name: fsdp_config.get(name) for name in ("dtype", "model_dtype")}
+    values["mixed_precision.param_dtype"] = (fsdp_config.get("mixed_precision") or {}).get("param_dtype")
+    return [
+        f"gradients of float16 are scaled, and G does not fit its range: set actor.fsdp_config.{name}=bfloat16, "
+        f"got {value}"
+        for name, value in values.items()
+        if PrecisionType.is_fp16(value)
+    ]

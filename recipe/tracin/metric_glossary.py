@@ -15,7 +15,12 @@ METRICS: Glossary = {
     "tracin/identity_error": (
         "fraction",
         "how far the scores are from adding up to <the batch's gradient, the validation gradient>; "
-        "rounding is 1e-5 and less",
+        "rounding is 1e-5 and less, and beyond it the run ends",
+    ),
+    "tracin/preconditioned": ("0 or 1", "scores are of AdamW's direction; 0: of the plain gradient"),
+    "tracin/share_of_parameters": (
+        "fraction",
+        "of the trained parameters, those that scores are taken over; the others have no say in them",
     ),
     "tracin/validation_gradient_norm": ("loss / weight", "length of the validation gradient"),
     "tracin/validation_half_agreement": (

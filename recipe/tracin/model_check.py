@@ -3,52 +3,83 @@
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from verl_ext.core.errors import ConfigError
-from verl_ext.influence.method.ghost_functions import InfluenceError
-from verl_ext.influence.method.ghost_layers import find_layers
+from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
+from verl_ext.influence.method.ghost_layers import check_dropout
 
 
-def check_layers(config: DictConfig, parameters: str) -> None:
+def check_layers(config: DictConfig, parameters: str, *, one_pass: bool = False) -> None:
     """Find the scored layers on the meta device; a model that is not here is left to the workers.
 
     Args:
         config: Of a run.
         parameters: "lora" or a regular expression over module names.
+        one_pass: The update's gradient comes from the scored parameters alone.
 
     Raises:
-        ConfigError: No layer can be scored, with names that the model has.
+        ConfigError: A layer cannot be scored, or none, with names that the model has.
     """
     model = _without_weights(config)
     if model is None:
         return
     try:
-        find_layers(model, parameters)
+        check_dropout(model.train())
+        share = GhostInfluence(model, parameters).share_scored
     except InfluenceError as error:
         raise ConfigError(f"tracin.parameters={parameters}: {error}") from None
+    if one_pass and share < 1:
+        raise ConfigError(
+            f"tracin.one_pass=true updates with the gradients that are scored, but tracin.parameters={parameters} are "
+            f"{share:.1%} of the trained parameters: set tracin.one_pass=false, or train what is scored"
+        )
+
+
+def share_scored(config: DictConfig, parameters: str) -> float | None:
+    """The share of the trained numbers that scores are taken over; None: the model is not here."""
+    model = _without_weights(config)
+    if model is None:
+        return None
+    try:
+        return GhostInfluence(model, parameters).share_scored
+    except InfluenceError:
+        return None
 
 
 def _without_weights(config: DictConfig) -> Any:
-    from peft import LoraConfig, TaskType, get_peft_model
+    """The model as verl's engine builds it, on the meta device; None: it is not here."""
+    from peft import LoraConfig, PeftConfig, TaskType, get_peft_model
     from transformers import AutoConfig, AutoModelForCausalLM
+    from verl.utils.model import update_model_config
 
     node = config.actor_rollout_ref.model
-    remote_code = bool(node.get("trust_remote_code", False))
+    remote_code, adapter = bool(node.get("trust_remote_code", False)), node.get("lora_adapter_path")
     try:
         model_config = AutoConfig.from_pretrained(node.path, local_files_only=True, trust_remote_code=remote_code)
+        override = OmegaConf.to_container(node.get("override_config") or OmegaConf.create({}), resolve=True)
+        assert isinstance(override, dict)
+        update_model_config(model_config, override.get("model_config", override))
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(model_config, trust_remote_code=remote_code)
-            if node.lora_rank > 0:
-                targets = node.target_modules
+            if adapter is not None:
+                lora = PeftConfig.from_pretrained(adapter, local_files_only=True)
+                lora.inference_mode = False
+                model = get_peft_model(model, lora)
+            elif node.lora_rank > 0:
+                names = ("target_modules", "target_parameters", "exclude_modules")
                 lora = LoraConfig(
                     task_type=TaskType.CAUSAL_LM,
                     r=node.lora_rank,
                     lora_alpha=node.lora_alpha,
-                    target_modules=targets if isinstance(targets, str) else list(targets),
+                    **{name: _plain(node.get(name)) for name in names},
                 )
                 model = get_peft_model(model, lora)
     # Of a hub, of a model's own code: what they raise when the model is not here is theirs to say.
     except (OSError, ValueError, ImportError):
         return None
     return model
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value

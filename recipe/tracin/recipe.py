@@ -1,7 +1,7 @@
 """What TracIn is to the code that recipes share."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,16 @@ from omegaconf import DictConfig
 from recipe.tracin.checks import check_config
 from recipe.tracin.metric_glossary import METRICS
 from recipe.tracin.run_files import FILES
+from recipe.tracin.settings import share_text
 from verl_ext.launch.compatibility import (
     MANAGER,
     OWN_MANAGER,
     Unsupported,
     is_colocated,
     is_no_manager_of_ours,
+    is_none_of,
 )
+from verl_ext.launch.dry_run import step_rows
 from verl_ext.launch.recipe import Recipe
 
 NO_IMAGES = (
@@ -50,6 +53,18 @@ def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
     return bool(value) and "curriculum" not in config and not one_by_one and config.data.train_batch_size % value != 0
 
 
+def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """A step, and what its scores are taken over."""
+    yield from step_rows(config)
+    if not config.tracin.enable:
+        return
+    # Not above: what pages and docs read of a recipe would load torch.
+    from recipe.tracin.model_check import share_scored
+
+    share = share_scored(config, config.tracin.parameters)
+    yield "influence", "of which parameters is known when the run starts" if share is None else share_text(share)
+
+
 UNSUPPORTED = (
     Unsupported(
         MANAGER,
@@ -64,6 +79,18 @@ UNSUPPORTED = (
         "set tracin.validation.strategy=in_batch",
     ),
     Unsupported("actor_rollout_ref.model.path", _enabled(_is_of_images), NO_IMAGES),
+    Unsupported(
+        "model_engine",
+        _enabled(is_none_of("dp")),
+        "scores are taken inside FSDP2's modules, which other engines do not have. Leave model_engine at dp, or set "
+        "tracin.enable=false",
+    ),
+    Unsupported(
+        "actor_rollout_ref.actor.strategy",
+        _enabled(lambda value, _: value == "fsdp"),
+        "FSDP1 flattens the weights, of which scores are taken one by one. Leave it at fsdp2, or set "
+        "tracin.enable=false",
+    ),
     Unsupported(
         "actor_rollout_ref.model.use_fused_kernels",
         _enabled(lambda value, config: bool(value) and config.tracin.parameters != "lora"),
@@ -91,6 +118,7 @@ RECIPE = Recipe(
     node="tracin",
     check_settings=check_config,
     paths=("tracin.validation_files",),
+    dry_run_rows=dry_run_rows,
     phases={
         "generation": ("tracin_rollouts",),
         "influence": ("tracin_validation", "tracin_scoring"),

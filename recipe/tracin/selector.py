@@ -13,12 +13,12 @@ from recipe.tracin.method.selection import Selection, make_divisible, recentre, 
 from recipe.tracin.method.validation import ValidationSet
 from recipe.tracin.recipe import NO_IMAGES
 from recipe.tracin.run_files import INFLUENCE
-from recipe.tracin.settings import TracInSettings, read_settings
+from recipe.tracin.settings import TracInSettings, read_settings, share_text
 from recipe.tracin.validation_rollouts import ValidationRollouts
 from verl_ext.core.errors import ConfigError
 from verl_ext.core.json_lines import JsonLines
 from verl_ext.data.prompt_identity import text_identity
-from verl_ext.influence.method.denominators import mini_batches, row_factors, rows_to_mask
+from verl_ext.influence.method.denominators import TOKEN_MODES, mini_batches, row_factors, rows_to_mask
 from verl_ext.influence.worker import InfluenceWorker, RankScores
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
@@ -47,6 +47,7 @@ class TracInSelector(Selector):
         self.validation_rollouts: ValidationRollouts | None = None
         self.influence_records = JsonLines(trainer.run_folder.path / INFLUENCE)
         self._metrics: dict[str, Any] = {}
+        self._share_scored: float | None = None
         self._before_selection: tuple[list[str], TensorDict] | None = None
 
     # ------------------------------ set-up ------------------------------
@@ -82,7 +83,11 @@ class TracInSelector(Selector):
         return ValidationRollouts(ValidationSet(settings, len(dataset), values), dataset)
 
     def set_up_workers(self) -> None:
-        self._trainer.actor_rollout_wg.set_up_influence(self.settings.parameters)
+        shares: list[float] = self._trainer.actor_rollout_wg.set_up_influence(
+            self.settings.parameters, self.settings.preconditioner
+        )
+        self._share_scored = min(shares)
+        print(f"tracin: {share_text(self._share_scored)}")
 
     # ------------------------------ one step ------------------------------
 
@@ -140,6 +145,8 @@ class TracInSelector(Selector):
 
     def metrics(self) -> dict[str, Any]:
         metrics, self._metrics = self._metrics, {}
+        if metrics and self._share_scored is not None:
+            metrics["tracin/share_of_parameters"] = self._share_scored
         return metrics
 
     # ------------------------------ scores ------------------------------
@@ -213,10 +220,12 @@ class TracInSelector(Selector):
         fields = ["advantages", "uid", *MASKS]
         rows = data_plane.read(batch.keys, batch.partition_id, fields)
         before = {name: list(rows[name].unbind()) for name in ("advantages", *MASKS)}
+        loss_agg_mode = self._trainer.config.actor_rollout_ref.actor.loss_agg_mode
+        counted = "loss_mask" if loss_agg_mode in TOKEN_MODES else "response_mask"  # by verl
         factors = row_factors(
             settings.denominator,
-            self._trainer.config.actor_rollout_ref.actor.loss_agg_mode,
-            np.array([int(mask.sum()) for mask in before["response_mask"]]),
+            loss_agg_mode,
+            np.array([int(mask.sum()) for mask in before[counted]]),
             weights,
             scored_in=scored_in,
             updated_in=updated_in,
@@ -224,7 +233,7 @@ class TracInSelector(Selector):
         )
         advantages = before["advantages"]
         if settings.baseline == "after":
-            advantages = _recentred(advantages, list(rows["uid"]), weights > 0)
+            advantages = _recentred(advantages, before["response_mask"], list(rows["uid"]), weights > 0)
         after = {"advantages": [row * factor for row, factor in zip(advantages, factors, strict=True)]}
         for name in MASKS:
             pairs = zip(before[name], masked, strict=True)
@@ -243,14 +252,16 @@ class TracInSelector(Selector):
         """Metrics of the selection, and the scores of every sample in the run's records."""
         real = self._real_rows(batch)
         keys = [batch.keys[position] for position in real]
-        rows = data_plane.read(keys, batch.partition_id, ["rm_scores", "index", "advantages"])
+        rows = data_plane.read(keys, batch.partition_id, ["rm_scores", "index", "advantages", "response_mask"])
         rewards = np.array([float(row.sum()) for row in rows["rm_scores"].unbind()])
         self._metrics |= selection_metrics(scores[real], selection, rewards)
         if not self.settings.record_scores:
             return
-        advantages = [float(row.mean()) for row in rows["advantages"].unbind()]
+        pairs = zip(rows["advantages"].unbind(), rows["response_mask"].unbind(), strict=True)
+        # Of the tokens that the model wrote: those of a tool have none.
+        advantages = [float((row * mask).sum() / mask.sum().clamp(min=1)) for row, mask in pairs]
         columns = zip(keys, list(rows["index"]), rewards, advantages, scores[real], selection.weights, strict=True)
-        texts = self._texts_of_extremes(batch.partition_id, keys, scores[real])
+        texts = self._texts(batch.partition_id, [keys[place] for place in self._telling(scores[real], rewards)])
         self.influence_records.append(
             {
                 "step": self._trainer.global_steps,
@@ -261,22 +272,30 @@ class TracInSelector(Selector):
                 "score": float(score),
                 "weight": float(weight),
             }
-            | ({"text": texts[key]} if key in texts else {})
+            | texts.get(key, {})
             for key, index, reward, advantage, score, weight in columns
         )
 
-    def _texts_of_extremes(self, partition_id: str, keys: Sequence[str], scores: np.ndarray) -> dict[str, str]:
-        """Prompt and response of the samples with the highest and the lowest scores, by key."""
-        order = np.argsort(scores, kind="stable")
-        count = min(self.settings.record_texts, len(order))
-        chosen = [keys[place] for place in dict.fromkeys([*order[:count], *order[len(order) - count :]])]
-        if not chosen:
+    def _telling(self, scores: np.ndarray, rewards: np.ndarray) -> list[int]:
+        """Places of the samples whose texts are kept: at both ends of the scores, and where scores and rewards disagree
+        most: the highest of the lowest reward, the lowest of the highest."""
+        count, order = min(self.settings.record_texts, len(scores)), np.argsort(scores, kind="stable")
+        ends = [*order[:count], *order[len(order) - count :]]
+        if len(set(rewards)) > 1:
+            failed, passed = order[rewards[order] == rewards.min()], order[rewards[order] == rewards.max()]
+            ends += [*failed[len(failed) - min(count, len(failed)) :], *passed[:count]]
+        return list(dict.fromkeys(map(int, ends)))
+
+    def _texts(self, partition_id: str, keys: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Prompt and response of samples, by key."""
+        if not keys:
             return {}
-        rows = data_plane.read(chosen, partition_id, ["prompts", "responses"])
-        columns = (rows[name].unbind() for name in ("prompts", "responses"))
+        rows = data_plane.read(keys, partition_id, ["prompts", "responses"])
+        columns = {name.removesuffix("s"): rows[name].unbind() for name in ("prompts", "responses")}
+        decode = self._trainer.tokenizer.decode
         return {
-            key: self._trainer.tokenizer.decode([*prompt.tolist(), *response.tolist()], skip_special_tokens=True)
-            for key, prompt, response in zip(chosen, *columns, strict=True)
+            key: {name: decode(column[row].tolist(), skip_special_tokens=True) for name, column in columns.items()}
+            for row, key in enumerate(keys)
         }
 
     # ------------------------------ state ------------------------------
@@ -294,10 +313,25 @@ class TracInSelector(Selector):
             self.validation_rollouts.load_state_dict(state["validation_rollouts"])
 
 
-def _recentred(advantages: list[torch.Tensor], uids: list[str], kept: np.ndarray) -> list[torch.Tensor]:
-    """Advantages of one number a row, centred again among the kept siblings."""
-    values = recentre(np.array([float(row[0]) if len(row) else 0.0 for row in advantages]), uids, kept)
-    return [torch.full_like(row, value) for row, value in zip(advantages, values, strict=True)]
+def _recentred(
+    advantages: list[torch.Tensor], masks: list[torch.Tensor], uids: list[str], kept: np.ndarray
+) -> list[torch.Tensor]:
+    """Advantages of one number a row, centred again among the kept siblings; a tool's tokens have none.
+
+    Raises:
+        ConfigError: A row's tokens have several advantages.
+    """
+    values = []
+    for row, mask in zip(advantages, masks, strict=True):
+        numbers = row[mask.bool()].unique()
+        if len(numbers) > 1:
+            raise ConfigError(
+                "tracin.selection.baseline=after expects one advantage a sample, but the tokens of one have "
+                f"{len(numbers)} from {float(numbers[0]):.3g} to {float(numbers[-1]):.3g}: use baseline=before"
+            )
+        values.append(float(numbers[0]) if len(numbers) else 0.0)
+    centred = recentre(np.array(values), uids, kept).tolist()
+    return [value * mask.to(row) for row, mask, value in zip(advantages, masks, centred, strict=True)]
 
 
 def _columns(columns: dict[str, list[torch.Tensor]], positions: np.ndarray) -> TensorDict:

@@ -1,6 +1,7 @@
 """The settings of TracIn: read from the configuration once, checked once, before Ray starts. Pure: needs no verl."""
 
 import re
+from typing import Literal
 
 from omegaconf import DictConfig
 from pydantic import Field, model_validator
@@ -12,6 +13,7 @@ from verl_ext.core.settings import Settings, read_node
 from verl_ext.core.settings_file import SettingsFile
 
 LORA = "lora"
+Preconditioner = Literal["adam", "none"]
 
 
 class TracInSettings(Settings):
@@ -27,6 +29,11 @@ class TracInSettings(Settings):
     parameters: str = Field(default=LORA, min_length=1)
     """Whose gradients are compared. lora: the LoRA factors; anything else: a regular expression that the names of
     linear modules are searched with, such as `layers\\.(20|21)\\..*down_proj`."""
+
+    preconditioner: Preconditioner = "adam"
+    """What a sample's gradient is multiplied with. adam: the direction that AdamW makes of the validation gradient,
+    by the second moments of the optimizer's state; before the first update, none. none: the validation gradient, as
+    for plain gradient descent."""
 
     one_pass: bool = False
     """true: no second forward and backward, a sample's gradient joins the update as soon as its score is known. For
@@ -48,7 +55,8 @@ class TracInSettings(Settings):
     """Write each sample's score and weight to the run folder."""
 
     record_texts: int = Field(default=4, ge=0)
-    """And the texts of so many samples with a step's highest scores, and as many with its lowest. 0: none."""
+    """And the texts of so many samples with a step's highest scores, of as many with its lowest, and of those where
+    score and reward disagree most: the highest scores of the lowest reward, the lowest of the highest. 0: none."""
 
     @model_validator(mode="after")
     def _agree(self) -> "TracInSettings":
@@ -105,6 +113,16 @@ def read_settings(config: DictConfig) -> TracInSettings:
         ConfigError: names every problem found, with what to change.
     """
     return read_node(config, "tracin", TracInSettings, f"configs/{FILE.path}")
+
+
+def share_text(share: float) -> str:
+    """A sentence about the share of the trained numbers that scores are taken over."""
+    if share == 1:
+        return "scores are taken over all trained parameters"
+    return (
+        f"scores are taken over {share:.1%} of the trained parameters; what the others (embeddings, modules_to_save) "
+        "would add is not in them"
+    )
 
 
 def check_against_actor(settings: TracInSettings, ppo_epochs: int, num_mini_batches: int) -> None:

@@ -1,16 +1,18 @@
 """Seconds to a target accuracy on the real stack where every method has its own best settings.
 
-    python tests/benchmarks/fast_dapo_seconds.py [--gain 0.2] [--methods uniform_rloo choose …] [--seeds 3]
+    python tests/benchmarks/fast_dapo_seconds.py [--gain 0.2] [--methods uniform_rloo choose …] [--seeds 3] [--pool E]
 
-The methods of the leaderboard that the product runs, with what its balanced form tuned for each on pool B
-(`leaderboard_settings_balanced.json`, or --settings FILE): prompts of a batch, rollouts of a prompt, learning rate,
-updates a batch. filter_groups is verl's own buffer, uniform_rloo the same trainer without curriculum. One Ray session
-per method; before each seed the base weights, an empty optimizer and an empty curriculum are restored. A seed decides
-the order of the data; vLLM draws anew in every run. Finished runs are kept in runs.jsonl: a second call goes on.
+Pool B: the methods of the leaderboard that the product runs, with what its balanced form tuned for each
+(`leaderboard_settings_balanced.json`, or --settings FILE): prompts per batch, rollouts per prompt, learning rate,
+updates per batch. Pool E, the demo's: every method with the demo's settings. filter_groups is verl's own buffer,
+uniform_rloo the same trainer without curriculum. One Ray session per method; before each seed the base weights, an
+empty optimizer and an empty curriculum are restored. A seed decides the order of the data; vLLM draws anew in every
+run. Finished runs are kept in runs.jsonl: a second call goes on.
 
-Validation: 512 learnable prompts that are not in the pool, two answers each at temperature 1, at the first step 300
-rollouts or 10 % after the last look; its time and the start-up are not counted. The target is reached where the mean of
-two looks is. Intervals are 95 % bootstrap percentiles over seeds.
+Looks: the actor is saved in Hugging Face's format, and its exact pass@1 at temperature 1 on 512 learnable prompts that
+are not in the pool is computed (`learning_lab.held_out_accuracy`), at the first step 300 rollouts or 10 % after the
+last look; their time and the start-up are not counted. What the target took is interpolated between the last two looks.
+Intervals are 95 % bootstrap percentiles over seeds.
 
 --methods choose choose_colocate_async choose_separate_async asks what an asynchronous mode costs in rollouts. Their
 seconds say little here: two cores are shared by what others have apart, and generation goes on during a look.
@@ -22,23 +24,28 @@ filter_groups; two_phase 1.3x fewer than uniform_rloo.
 import argparse
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from fast_dapo_leaderboard import published, read_tuned
-from fast_dapo_wall_clock import DATA, MODEL, ROOT, make_data, open_lab, save_base, train
+from fast_dapo_wall_clock import DATA, MODEL, POOL_SIZE, ROOT, VAL_SIZE, Lab, make_data, open_lab, save_actor, train
 from leaderboard_protocol import Settings, Spacing
 from leaderboard_report import Needed, ratio, ratio_text
 from leaderboard_store import read_whole_lines
+from learning_lab import held_out_accuracy, make_task
+from learning_tasks import Task
+from step_overhead import named_phases
+from transformers import AutoModelForCausalLM
 
 from verl_ext.core.json_lines import JsonLines
 
 OUTPUT = ROOT / "outputs/benchmarks/fast_dapo_seconds"
 LOOKS = Spacing(300, 0.10)
-
+# Of `configs/experiment/arithmetic_demo.yaml`.
+DEMO = Settings(learning_rate=1.5e-4, batch=32, group=4, updates=2)
 
 # Of the curriculum's two methods; with the settings that were tuned for the synchronous one.
 MODES = {
@@ -96,10 +103,8 @@ def overrides(name: str, settings: Settings) -> list[str]:
 
 def run(method: str, settings: Settings, args: argparse.Namespace, store: JsonLines) -> list[dict[str, Any]]:
     """All seeds of a method, those that are missing in one Ray session."""
-    jobs = [
-        {"method": method, **asdict(settings), "gain": args.gain, "max_rollouts": args.max_rollouts, "seed": seed}
-        for seed in range(args.seeds)
-    ]
+    own = {"method": method, "pool": args.pool, **asdict(settings)}
+    jobs = [{**own, "gain": args.gain, "max_rollouts": args.max_rollouts, "seed": seed} for seed in range(args.seeds)]
     known = {json.dumps(record["job"]): record["result"] for record in read_whole_lines(store)}
     if missing := [job for job in jobs if json.dumps(job) not in known]:
         for job, result in zip(missing, _train(method, settings, missing), strict=True):
@@ -109,56 +114,95 @@ def run(method: str, settings: Settings, args: argparse.Namespace, store: JsonLi
 
 
 def _train(method: str, settings: Settings, jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    pool = jobs[0]["pool"]
     given = [
         *overrides(method, settings),
-        f"data.train_files={DATA}/train.parquet",
-        f"data.val_files={DATA}/val.parquet",
-        "data.val_max_samples=-1",
-        "actor_rollout_ref.rollout.val_kwargs.do_sample=true",
-        "actor_rollout_ref.rollout.val_kwargs.temperature=1.0",
-        "actor_rollout_ref.rollout.val_kwargs.n=2",
+        f"data.train_files={DATA}/{pool}/train.parquet",
+        f"data.val_files={DATA}/{pool}/val.parquet",
+        "actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
     ]
+    task = make_task(pool, POOL_SIZE, held_out=VAL_SIZE)
     with tempfile.TemporaryDirectory() as folder, open_lab(Path(folder) / "run", *given) as lab:
         base = f"{folder}/base"
-        lab.call(save_base, base)
+        lab.call(save_actor, base)
         for job in jobs:
-            print(f"{method}, seed {job['seed']}", flush=True)
+            print(f"{method} on pool {pool}, seed {job['seed']}", flush=True)
             with lab.settings(data__seed=job["seed"]):
-                yield train(lab, base, job["gain"], job["max_rollouts"], LOOKS.next_look)
+                look = exact_look(task, f"{folder}/look")
+                more = {"look": look, "is_exact": True, "next_look": LOOKS.next_look}
+                yield train(lab, base, job["gain"], job["max_rollouts"], **more)
 
 
-def seconds_of(runs: list[dict[str, Any]]) -> Needed:
+def exact_look(task: Task, folder: str) -> Callable[[Lab], float]:
+    """The actor's exact pass@1 at temperature 1 on the held-out prompts; its weights pass through `folder`."""
+
+    def look(lab: Lab) -> float:
+        lab.call(save_actor, folder)
+        model = AutoModelForCausalLM.from_pretrained(f"{folder}/huggingface", dtype="float32").eval()
+        (accuracy,) = held_out_accuracy(model, task).values()
+        return accuracy
+
+    return look
+
+
+def at_target(run: dict[str, Any], gain: float, column: str) -> float:
+    """`column` where the accuracy has gained so much, on the line between the last two looks; at the end if never."""
+    before, after = run["history"][-2:]
+    target = run["history"][0]["accuracy"] + gain
+    if not run["reached"]:
+        return after[column]
+    share = (target - before["accuracy"]) / (after["accuracy"] - before["accuracy"])
+    return before[column] + share * (after[column] - before[column])
+
+
+def overhead(runs: list[dict[str, Any]]) -> float:
+    """The share of the steps that is neither verl's work nor the engine's, as `step_overhead.py` counts it."""
+    seconds = [run["seconds_by_phase"] for run in runs]
+    named = sum(sum(named_phases(lambda name, own=own: own.get(name, 0.0)).values()) for own in seconds)
+    return 1 - named / sum(own["step"] for own in seconds)
+
+
+def needed(runs: list[dict[str, Any]], gain: float, column: str) -> Needed:
     """To the target; of a seed that did not reach it, what it used."""
-    return Needed(tuple(run["seconds"] for run in runs), sum(run["reached"] for run in runs))
+    return Needed(tuple(at_target(run, gain, column) for run in runs), sum(run["reached"] for run in runs))
 
 
 def render(results: dict[str, list[dict[str, Any]]], tuned: dict[str, Settings], gain: float) -> str:
     """A Markdown table."""
     lines = [
         f"| method | B x N, rate, updates | seconds to +{100 * gain:.0f} | rollouts | s per step | generating | "
-        "x uniform_rloo | x filter_groups |",
-        "|---|---|---|---|---|---|---|---|",
+        "overhead | sample age | x uniform_rloo | x filter_groups |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    seconds = {method: seconds_of(runs) for method, runs in results.items()}
+    seconds = {method: needed(runs, gain, "seconds") for method, runs in results.items()}
     for method, runs in results.items():
-        settings, own = tuned[split(method)[0]], seconds[method]
-        interval = own.interval()
+        settings = tuned[split(method)[0]]
         others = [seconds.get(other) for other in ("uniform_rloo", "filter_groups")]
+        steps = [step for run in runs for step in run["steps"]]
         cells = [
             method,
             f"{settings.batch} x {settings.group}, {settings.learning_rate:g}, {settings.updates}",
-            f"{'>' * own.is_bound}{own.mean:.0f}" + (f" [{interval[0]:.0f}, {interval[1]:.0f}]" if interval else ""),
-            f"{np.mean([run['rollouts'] for run in runs]):,.0f}",
-            f"{sum(own.by_seed) / sum(run['num_steps'] for run in runs):.1f}",
+            _with_interval(seconds[method]),
+            _with_interval(needed(runs, gain, "rollouts")),
+            f"{np.mean([step['seconds'] for step in steps]):.1f}",
             f"{100 * np.mean([run['generation_share'] for run in runs]):.0f} %",
-            *(ratio_text(other and ratio(other, own)) for other in others),
+            f"{100 * overhead(runs):.1f} %",
+            f"{np.mean([step['sample_age'] for step in steps]):.2f}",
+            *(ratio_text(other and ratio(other, seconds[method])) for other in others),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
+def _with_interval(own: Needed) -> str:
+    interval = own.interval()
+    text = f"{'>' * own.is_bound}{own.mean:,.0f}"
+    return text if interval is None else f"{text} [{interval[0]:,.0f}, {interval[1]:,.0f}]"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pool", choices=("B", "E"), default="B")
     parser.add_argument("--gain", type=float, default=0.2, help="gain in accuracy to reach")
     parser.add_argument("--max_rollouts", type=int, default=30_000)
     parser.add_argument("--seeds", type=int, default=3)
@@ -170,18 +214,20 @@ def main() -> None:
     if not (MODEL / "config.json").exists():
         parser.error("the base model is missing: run `make demo-data`")
     try:
-        tuned = read_tuned(args.settings).get("B", {})
+        tuned = read_tuned(args.settings).get("B", {}) if args.pool == "B" else dict.fromkeys(METHODS, DEMO)
     except ValueError as error:
         parser.error(str(error))
     if missing := [method for method in args.methods if split(method)[0] not in tuned]:
         parser.error(f"{args.settings} has no settings of {', '.join(missing)} on pool B")
-    make_data()
+    make_data(args.pool)
+    output = OUTPUT / args.pool
     store = JsonLines(OUTPUT / "runs.jsonl")
     results: dict[str, list[dict[str, Any]]] = {}
     for method in args.methods:
         results[method] = run(method, tuned[split(method)[0]], args, store)
-        (OUTPUT / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-        (OUTPUT / "results.md").write_text(render(results, tuned, args.gain) + "\n", encoding="utf-8")
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        (output / "results.md").write_text(render(results, tuned, args.gain) + "\n", encoding="utf-8")
     print(render(results, tuned, args.gain))
 
 

@@ -46,7 +46,7 @@ def restore_base(trainer: Any, folder: str) -> int:
     predictor = getattr(trainer.collector, "predictor", None)
     if predictor is not None:
         predictor.posterior.set_weight_version(trainer.weight_version)
-    return trainer.collector.prompt_records.num_bytes
+    return trainer.collector.prompt_records.events.num_bytes
 
 
 def configuration(trainer: Any) -> str:

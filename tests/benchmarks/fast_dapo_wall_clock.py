@@ -50,12 +50,12 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_data() -> None:
-    """Pool B, and learnable prompts that are not in it."""
+def make_data(pool: str = "B") -> None:
+    """A pool, and learnable prompts that are not in it."""
     from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
     from verl_ext.data.schema import make_row, write_parquet
 
-    rows = build_rows(PoolSettings(train_size=POOL_SIZE, val_size=1, shares=POOLS["B"], seed=0))["train"]
+    rows = build_rows(PoolSettings(train_size=POOL_SIZE, val_size=1, shares=POOLS[pool], seed=0))["train"]
     known = {row["prompt"][0]["content"] for row in rows}
     pairs = draw_pairs("core", 4 * VAL_SIZE, np.random.default_rng(10_000))
     unseen = [(a, b) for a, b in pairs if f"{a}+{b}=" not in known][:VAL_SIZE]
@@ -63,17 +63,17 @@ def make_data() -> None:
         make_row("arithmetic", f"{a}+{b}=", answer(a, b), index=POOL_SIZE + i, split="val", ability="math")
         for i, (a, b) in enumerate(unseen)
     ]
-    write_parquet(rows, DATA / "train.parquet")
-    write_parquet(val, DATA / "val.parquet")
+    write_parquet(rows, DATA / pool / "train.parquet")
+    write_parquet(val, DATA / pool / "val.parquet")
 
 
-def save_base(trainer: Any, folder: str) -> None:
-    """Keep the untrained actor and its empty optimizer."""
+def save_actor(trainer: Any, folder: str) -> None:
+    """Its weights and the optimizer, in what formats the configuration says."""
     trainer.actor_rollout_wg.save_checkpoint(folder, None, 0, None)
 
 
-def restore_base(trainer: Any, folder: str) -> float:
-    """Back to the start; returns the validation accuracy there."""
+def restore_base(trainer: Any, folder: str) -> None:
+    """Back to the start."""
     start_over(trainer)
     trainer.actor_rollout_wg.load_checkpoint(local_path=folder, del_local_after_load=False)
     manager = getattr(trainer, "standalone_checkpoint_manager", trainer.checkpoint_manager)
@@ -81,10 +81,14 @@ def restore_base(trainer: Any, folder: str) -> float:
     predictor = getattr(trainer.collector, "predictor", None)
     if predictor is not None:
         predictor.posterior.set_weight_version(trainer.weight_version)
-    return validate(trainer)
 
 
-def validate(trainer: Any) -> float:
+def validate(lab: Lab) -> float:
+    """The run's own validation, noisy by the number of its answers."""
+    return lab.call(_validate)
+
+
+def _validate(trainer: Any) -> float:
     from verl_ext.run.trainer_metrics import validation_accuracy
 
     accuracy = validation_accuracy(trainer._validate())
@@ -98,16 +102,32 @@ def every_so_many(rollouts: int) -> float:
 
 
 def train(
-    lab: Lab, base: str, gain: float, max_rollouts: int, next_look: Callable[[int], float] = every_so_many
+    lab: Lab,
+    base: str,
+    gain: float,
+    max_rollouts: int,
+    *,
+    look: Callable[[Lab], float] = validate,
+    is_exact: bool = False,
+    next_look: Callable[[int], float] = every_so_many,
 ) -> dict[str, Any]:
-    """Steps until the mean of two looks has gained so much; the history of looks and the time of each phase."""
-    start = lab.call(restore_base, base)
+    """Steps until the accuracy has gained so much; the history of looks and the time of each phase.
+
+    Args:
+        base: What `save_actor` has kept before the first step.
+        look: The accuracy; its time is not counted.
+        is_exact: One look over the target is enough; else the mean of two.
+        next_look: Rollouts until the last look -> rollouts at which the next is due.
+    """
+    lab.call(restore_base, base)
+    start = look(lab)
     history: list[dict[str, Any]] = [{"rollouts": 0, "seconds": 0.0, "accuracy": start}]
     rollouts = trained = tokens = 0
     seconds: dict[str, float] = {}
     steps = []
     before: dict[str, float] | None = None
-    while rollouts < max_rollouts:
+    num_looks, reached = (1 if is_exact else 2), False
+    while rollouts < max_rollouts and not reached:
         metrics = lab.step()
         total = {name: metrics[f"training/total/{name}"] for name in _TOTALS}
         if before is None:
@@ -116,16 +136,22 @@ def train(
         for name, value in metrics.items():
             if name.startswith("timing_s/"):
                 seconds[name.removeprefix("timing_s/")] = seconds.get(name.removeprefix("timing_s/"), 0.0) + value
-        steps.append({"seconds": metrics["timing_s/step"], "generating": metrics["timing_s/gen"]})
+        steps.append(
+            {
+                "seconds": metrics["timing_s/step"],
+                "generating": metrics["timing_s/gen"],
+                "sample_age": metrics.get("curriculum/sample_age/mean", 0.0),
+            }
+        )
         if rollouts < next_look(history[-1]["rollouts"]):
             continue
-        accuracy = lab.call(validate)
+        accuracy = look(lab)
         history.append({"rollouts": rollouts, "seconds": seconds["step"], "accuracy": accuracy})
         print(f"  {rollouts} rollouts, {seconds['step']:.0f} s, {100 * (accuracy - start):+.1f} points", flush=True)
-        if len(history) > 2 and np.mean([look["accuracy"] for look in history[-2:]]) >= start + gain:
-            break
+        last = [entry["accuracy"] for entry in history[-num_looks:]]
+        reached = len(history) > num_looks and np.mean(last) >= start + gain
     return {
-        "reached": rollouts < max_rollouts,
+        "reached": bool(reached),
         "history": history,
         "rollouts": rollouts,
         "trained": trained,
@@ -188,8 +214,8 @@ def main() -> None:
         parser.error("the base model is missing: run `make demo-data`")
     make_data()
     overrides = [
-        f"data.train_files={DATA}/train.parquet",
-        f"data.val_files={DATA}/val.parquet",
+        f"data.train_files={DATA}/B/train.parquet",
+        f"data.val_files={DATA}/B/val.parquet",
         f"data.train_batch_size={BATCH}",
         f"data.gen_batch_size={6 * BATCH}",
         "data.val_max_samples=-1",
@@ -201,7 +227,7 @@ def main() -> None:
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder, open_lab(Path(folder) / "run", *overrides) as lab:
         base = f"{folder}/base"
-        lab.call(save_base, base)
+        lab.call(save_actor, base)
         for method in args.methods:
             print(method, flush=True)
             with lab.settings(**METHODS[method]):

@@ -22,9 +22,11 @@ from data_preprocess.arithmetic import POOLS, PoolSettings, build_rows
 from recipe.tracin.method.disjoint import check_disjoint
 from recipe.tracin.method.selection import Selection, SelectionSettings, keep_all, select
 from recipe.tracin.method.validation import ValidationSet, ValidationSettings
+from recipe.tracin.settings import Preconditioner
 from verl_ext.influence.batches import MAX_WEIGHT, flat
 from verl_ext.influence.method.denominators import row_factors, rows_to_mask
 from verl_ext.influence.method.ghost import GhostInfluence
+from verl_ext.influence.method.preconditioner import adam_factors
 
 AGGREGATION = "token-mean"
 
@@ -172,6 +174,7 @@ class Scorer:
         exact: G is the gradient of the probability of the right answers to all validation prompts: the expected reward
             without any sampling noise. Tells the noise of G from the limits of the method.
         weighted: Importance weights of validation rollouts, as in the product; false: all are 1.
+        preconditioner: Of G, as in the product.
     """
 
     def __init__(
@@ -182,9 +185,10 @@ class Scorer:
         exact: bool = False,
         gradient_only: bool = False,
         weighted: bool = False,
+        preconditioner: Preconditioner = "none",
     ) -> None:
         self.data, self.settings, self.exact, self.gradient_only = data, validation, exact, gradient_only
-        self.weighted = weighted
+        self.weighted, self.preconditioner = weighted, preconditioner
         self.chooser = ValidationSet(validation, data.num_validation)
         self.num_rollouts = 0
         self._chosen: Samples | None = None
@@ -206,6 +210,7 @@ class Scorer:
             return None, metrics
         if self.gradient_only:
             return None, metrics
+        self._precondition(policy, keep=in_batch)
         ghost.reset_scores()
         with ghost.scoring(policy.sample_index(samples), keep_gradients=in_batch, check_identity=step == 1):
             policy.loss(samples, advantages, samples.mask).backward()
@@ -218,13 +223,22 @@ class Scorer:
         return scores.numpy(), metrics
 
     def agreement_with_exact(self, policy: InfluencePolicy) -> float:
-        """Cosine of the G in use and the exact one."""
+        """Cosine of the G in use and the exact one, both preconditioned if G is."""
         ghost = policy.ghost
         ours = flat(ghost.validation_gradients()).clone()
         ghost.reset_validation()
         with ghost.validation():
             self._exact_loss(policy).backward()
+        self._precondition(policy)
         return float(torch.cosine_similarity(ours, flat(ghost.validation_gradients()), dim=0))
+
+    def _precondition(self, policy: InfluencePolicy, *, keep: bool = False) -> None:
+        if self.preconditioner == "none":
+            return
+        parameters = dict(policy.model.named_parameters())
+        factors = adam_factors(policy.optimizer, {name: parameters[name] for name in policy.ghost.names})
+        if factors is not None:
+            policy.ghost.precondition(factors, keep=keep)
 
     def _exact_loss(self, policy: InfluencePolicy) -> torch.Tensor:
         rows = range(self.data.num_train, self.data.num_train + self.data.num_validation)
@@ -268,7 +282,7 @@ class Method:
         name: For people.
         rule: A rule of `SelectionSettings`; reward_filter: a reported reward of 1; validation_only: none are used.
         validation: Of the scores; None where none are needed.
-        exact, weighted: See `Scorer`.
+        exact, weighted, preconditioner: See `Scorer`.
         lies: Whether rewards are flipped.
     """
 
@@ -278,6 +292,7 @@ class Method:
     exact: bool = False
     lies: bool = True
     weighted: bool = False
+    preconditioner: Preconditioner = "none"
 
 
 def choose_samples(method: Method, scores: np.ndarray | None, rewards: np.ndarray, seed: int, step: int) -> Selection:

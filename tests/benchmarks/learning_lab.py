@@ -245,15 +245,7 @@ class Policy:
         """(B, T) log-probs of the responses' tokens; those of padding mean nothing."""
         if self.lean is not None:
             return self.lean.log_probs(prompt_ids, responses)
-        return self._forward(prompt_ids, responses)
-
-    def _forward(self, prompt_ids: torch.Tensor, responses: torch.Tensor) -> torch.Tensor:
-        ids = torch.cat([prompt_ids, responses], 1)
-        mask = (ids != self.task.pad).long()
-        mask[:, prompt_ids.shape[1] :] = 1
-        positions = (mask.cumsum(-1) - 1).clamp_min(0)
-        logits = self.model(ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
-        return logprobs_from_logits(logits[:, prompt_ids.shape[1] - 1 : -1], responses)
+        return completion_log_probs(self.model, prompt_ids, responses, self.task.pad)
 
     def accuracy(self) -> float:
         """Exact pass@1 at temperature 1 on the held-out prompts, the mean over the domains."""
@@ -264,9 +256,32 @@ class Policy:
     def accuracy_by_domain(self) -> dict[str, float]:
         """Exact pass@1 at temperature 1 on each domain's held-out prompts: mean probability of the right completion."""
         log_probs = self._completion_log_probs(self.task.held_out_prompts, self.task.held_out_answers)
-        right = (log_probs * (self.task.held_out_answers != self.task.pad)).sum(1).exp()
-        domains = torch.from_numpy(self.task.held_out_domains)
-        return {name: float(right[domains == index].mean()) for index, name in enumerate(self.task.domain_names)}
+        return _held_out_accuracy(self.task, log_probs)
+
+
+@torch.no_grad()
+def held_out_accuracy(model: torch.nn.Module, task: Task) -> dict[str, float]:
+    """As `Policy.accuracy_by_domain`, of any causal language model of transformers."""
+    log_probs = completion_log_probs(model, task.held_out_prompts, task.held_out_answers, task.pad)
+    return _held_out_accuracy(task, log_probs)
+
+
+def _held_out_accuracy(task: Task, log_probs: torch.Tensor) -> dict[str, float]:
+    right = (log_probs * (task.held_out_answers != task.pad)).sum(1).exp()
+    domains = torch.from_numpy(task.held_out_domains)
+    return {name: float(right[domains == index].mean()) for index, name in enumerate(task.domain_names)}
+
+
+def completion_log_probs(
+    model: torch.nn.Module, prompt_ids: torch.Tensor, responses: torch.Tensor, pad: int
+) -> torch.Tensor:
+    """(B, T) log-probs of (B, T) responses' tokens after prompts padded on the left; those of padding mean nothing."""
+    ids = torch.cat([prompt_ids, responses], 1)
+    mask = (ids != pad).long()
+    mask[:, prompt_ids.shape[1] :] = 1
+    positions = (mask.cumsum(-1) - 1).clamp_min(0)
+    logits = model(ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
+    return logprobs_from_logits(logits[:, prompt_ids.shape[1] - 1 : -1], responses)
 
 
 _LOADED: dict[Path, torch.nn.Module] = {}

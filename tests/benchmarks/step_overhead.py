@@ -7,6 +7,7 @@ bookkeeping, the engine guard, verl's balancing and advantages, metrics. Saving 
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from verl_ext.launch.recipe import all_phases
@@ -26,12 +27,17 @@ def shares(run_dir: Path, skip: int = 1) -> dict[str, float]:
         return sum(record.get(f"timing_s/{name}", 0.0) for record in records)
 
     step = seconds("step") - seconds("save_checkpoint")
-    named = {phase: sum(map(seconds, names)) for phase, names in all_phases().items() if phase != "checkpoints"}
+    named = named_phases(seconds)
     overhead = step - sum(named.values())
     detail = {f"  of it: {name}": seconds(name) for name in NAMED_REST}
     detail["  of it: controller and TransferQueue"] = seconds("collect") - seconds("gen")
     rows = named | {"overhead": overhead} | detail
     return {name: value / step for name, value in rows.items()} | {"seconds per step": step / len(records)}
+
+
+def named_phases(seconds: Callable[[str], float]) -> dict[str, float]:
+    """Seconds of the phases that are verl's work or the engine's, from those of each timer."""
+    return {phase: sum(map(seconds, names)) for phase, names in all_phases().items() if phase != "checkpoints"}
 
 
 def main() -> None:

@@ -58,6 +58,8 @@ BASE = ROOT / "outputs/models/arithmetic_base"
 OUTPUT = ROOT / "outputs/benchmarks/tracin_utility"
 TUNING_SEED = 100
 RATES = (1e-3, 3e-3)
+# Of the methods that are compared with each other to a point.
+FINE_RATES = (1e-3, 2e-3, 3e-3, 5e-3)
 QUICK_RATE = 1e-3
 STEPS, TUNING_STEPS, STEPS_PER_LOOK = 40, 20, 5
 FLIPPED = 0.3
@@ -80,14 +82,24 @@ METHODS = {
     "in_batch": Method("TracIn in_batch", "positive", ValidationSettings(strategy="in_batch")),
     "quality_64": Method("TracIn quality, k=64", "positive", QUALITY_64),
     "quality_64_weighted": Method("TracIn quality, k=64, weighted", "positive", QUALITY_64, weighted=True),
+    "quality_64_adam": Method(
+        "TracIn quality, k=64, weighted, Adam", "positive", QUALITY_64, weighted=True, preconditioner="adam"
+    ),
+    "in_batch_adam": Method(
+        "TracIn in_batch, Adam", "positive", ValidationSettings(strategy="in_batch"), preconditioner="adam"
+    ),
     "contrast_weighted": Method("TracIn contrast, weighted", "positive", CONTRAST, weighted=True),
     "contrast_fresh": Method("TracIn contrast, pool 32, refresh 1", "positive", CONTRAST_FRESH),
     "random_fresh": Method("TracIn random, 16 x 4, not cached", "positive", RANDOM_FRESH),
     "exact": Method("(exact G)", "positive", ValidationSettings(strategy="fixed"), exact=True),
+    "exact_adam": Method(
+        "(exact G, Adam)", "positive", ValidationSettings(strategy="fixed"), exact=True, preconditioner="adam"
+    ),
     "validation_only": Method("(steps along G of quality)", "validation_only", QUALITY),
 }
 # Only explain the others: one seed.
-ONE_SEED = ("contrast_fresh", "random_fresh", "exact")
+TUNED_FINELY = ("grpo", "quality_64_weighted", "quality_64_adam")
+ONE_SEED = ("contrast_fresh", "random_fresh", "exact", "exact_adam")
 
 
 @dataclass(frozen=True)
@@ -109,7 +121,12 @@ def run(job: Job) -> dict:
     if method.validation is not None:
         gradient_only = method.rule == "validation_only"
         scorer = Scorer(
-            data, method.validation, exact=method.exact, gradient_only=gradient_only, weighted=method.weighted
+            data,
+            method.validation,
+            exact=method.exact,
+            gradient_only=gradient_only,
+            weighted=method.weighted,
+            preconditioner=method.preconditioner,
         )
     order, began = PromptOrder(NUM_PROMPTS, job.seed), time.process_time()
     history = [{"step": 0, "rollouts": 0, "total_rollouts": 0, "accuracy": policy.accuracy()}]
@@ -207,7 +224,11 @@ def main() -> None:
         steps = FINAL_LOOKS * STEPS_PER_LOOK
         jobs = [Job(method, QUICK_RATE, 0, steps) for method in args.methods]
     else:
-        tuning = [Job(method, rate, TUNING_SEED, TUNING_STEPS) for method in args.methods for rate in RATES]
+        tuning = [
+            Job(method, rate, TUNING_SEED, TUNING_STEPS)
+            for method in args.methods
+            for rate in (FINE_RATES if method in TUNED_FINELY else RATES)
+        ]
         results = runs.finish(tuning)
         rates = {
             method: max((result for result in results if result["job"]["method"] == method), key=final_accuracy)["job"][

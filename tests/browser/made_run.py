@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from recipe.fast_dapo.curriculum.metrics import CurriculumCounts
-from recipe.fast_dapo.run_files import PROMPTS
+from recipe.fast_dapo.run_files import PROMPT_TEXTS, PROMPTS
 from recipe.tracin.run_files import INFLUENCE
 from verl_ext.core.json_lines import JsonLines
 from verl_ext.run.metrics_stream import STEP, MetricsStream
+from verl_ext.run.rollout_texts import ROLLOUTS
 from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import StatusFile
 
 N, N_CONTINUE, SCREENED = 4, 12, 16
 HOSTILE = "</script><img src=x onerror=\"window.hacked='made'\"><b>%{x}&lt;"
@@ -23,6 +25,10 @@ class MadeRun:
         self.folder = RunFolder(folder)
         self._metrics = MetricsStream(self.folder.metrics)
         self._prompts = JsonLines(folder / PROMPTS)
+        self._texts = JsonLines(folder / PROMPT_TEXTS)
+        self._rollouts = JsonLines(folder / ROLLOUTS)
+        self.status = StatusFile(self.folder.status)
+        self.status.begin()
         self._chance = random.Random(seed)
         self._counts = CurriculumCounts(N)
         self._ease = {index: self._chance.uniform(-1.6, 0.6) for index in range(num_prompts)}
@@ -30,6 +36,18 @@ class MadeRun:
         self._slow = slow
         self.step = 0
         self.seconds = 0.0
+
+        self._texts.append(
+            {"index": self._names[index], "prompt": self._prompt(index), "ground_truth": str(2 * index)}
+            | {"data_source": "sums" if index % 3 else "words"}
+            for index in self._ease
+        )
+        first = {"val-core/arithmetic/acc/mean@1": 0.12, "val-aux/arithmetic/reward/mean@1": 0.12}
+        self.folder.write_first_validation(first, seconds=3.0, num_prompts=512)
+
+    def _prompt(self, index: int) -> str:
+        asked = HOSTILE if index == len(self._ease) - 1 else f"What is {index} + {index}?"
+        return f"You are a careful calculator. {asked} End with the number."
 
     def write_settings(self, **more: Any) -> None:
         """The configuration as Hydra leaves it."""
@@ -57,7 +75,11 @@ class MadeRun:
         return self
 
     def finish(self) -> "MadeRun":
-        """Write the summary."""
+        """Write the summary, an hour of wall-clock after the start."""
+        self.status.change(of=self.step)
+        self.status.end("finished")
+        began = self.status.read()["finished"] - 3600
+        self.status.change(started=began, ready=began + 60)
         counts = self._counts.windows["total"]
         self.folder.write_summary(
             {
@@ -78,6 +100,7 @@ class MadeRun:
 
     def _one_step(self) -> dict[str, Any]:
         self.step += 1
+        self.status.at_work("training", step=self.step, of=200)
         chance, counts = self._chance, self._counts
         events = []
         for index in chance.sample(sorted(self._ease), SCREENED):
@@ -98,6 +121,12 @@ class MadeRun:
             events.append({"event": "trained", "index": name})
             counts.add("trained")
             counts.add("trained_rollouts", N + N_CONTINUE)
+        index, right = self.step % 7, f"Two times {self.step % 7} is {2 * (self.step % 7)}."
+        kept = {"step": self.step, "index": index, "data_source": "sums", "ground_truth": str(2 * index)}
+        kept |= {"prompt": self._prompt(index), "group": {"rollouts": 16, "mean_reward": 0.5}}
+        wrong = f"I do not know at step {self.step}. \u202eevil" if self.step % 10 else "no idea " * 4000
+        texts = [(right, 1.0), (right, 1.0), (wrong, 0.0)]
+        self._rollouts.append(kept | {"response": text, "reward": reward, "tokens": 9} for text, reward in texts)
         self._prompts.append({"step": self.step} | event for event in events)
         timing = {"gen": chance.uniform(2, 3), "old_log_prob": 0.6, "update_actor": chance.uniform(1, 1.4)}
         step_seconds = (sum(timing.values()) + 0.3) * self._slow
@@ -119,6 +148,7 @@ class MadeRun:
         }
         if self.step % 10 == 0:
             record["val-core/arithmetic/acc/mean@1"] = self._accuracy()
+            record["timing_s/testing"] = 2.5
         counts.reset("step")
         return record
 
@@ -133,5 +163,6 @@ def write_influence(folder: Path, steps: int, size: int, with_text: bool = False
             score = chance.gauss(0.002 * reward, 0.003) if chance.random() < 0.6 else 0.0
             record = {"step": step, "index": place % 7, "key": f"key-{step}_{place}_0", "reward": reward}
             record |= {"advantage": reward - 0.4, "score": score, "weight": float(score > 0)}
-            records.append(record | ({"text": HOSTILE} if with_text else {}))
+            texts = {"prompt": f"{HOSTILE} What is 1 + 1?", "response": f"It is {place}. {HOSTILE}"}
+            records.append(record | (texts if with_text else {}))
     JsonLines(folder / INFLUENCE).append(records)

@@ -157,7 +157,8 @@ def test_pictures_are_shown_or_missed_aloud(browser: Any, site: Path):
     reader = Reader(browser, viewport={"width": 1440, "height": 900})
     page = reader.open(site / "report.html")
     pictures, notes = page.locator("figure.screenshot img"), page.locator(".admonition.warning")
-    assert pictures.count() + notes.count() == 10
+    asked_for = (ROOT / "docs/report.md").read_text(encoding="utf-8").count("<!-- screenshot:")
+    assert pictures.count() + notes.count() == asked_for >= 10
     for picture in pictures.all():
         picture.scroll_into_view_if_needed()
         picture.evaluate("image => image.decode()")

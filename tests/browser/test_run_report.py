@@ -56,7 +56,7 @@ def compare_page(fast_dapo_run: Path, tmp_path_factory: pytest.TempPathFactory) 
 def _drawn(page, metric: str):
     """The curve's numbers as plotly has them: [x, y] of its last trace of each run."""
     chart = page.locator(f"figure[data-metric='{metric}'] .chart")
-    expect(chart.locator(".main-svg").first).to_be_visible()
+    expect(chart.locator(".main-svg").first).to_be_visible(timeout=20_000)
     return chart.evaluate("chart => chart.data.filter((trace) => trace.hoverinfo !== 'skip').map(({x, y}) => [x, y])")
 
 
@@ -84,7 +84,9 @@ def test_the_overview_says_what_is_wrong_and_where_time_and_rollouts_went(viewer
     one = viewer()
     page = one.open(run_page)
     expect(page.locator(".state")).to_have_text("finished")
-    expect(page.locator("#facts")).to_contain_text("0.12 → 0.8")
+    expect(page.locator("#facts")).to_contain_text(
+        "12.0 % → 80.0 % (+68.0 points), ± 3.5 points at most (95 %, 512 prompts)"
+    )
     expect(page.locator(".warning.problem")).to_contain_text("unaccounted rollouts")
     expect(page.locator(".warning.problem")).to_contain_text("at steps 80")
     rows = [row.split("\t") for row in page.locator("#conservation tbody").inner_text().splitlines()]
@@ -93,8 +95,14 @@ def test_the_overview_says_what_is_wrong_and_where_time_and_rollouts_went(viewer
     assert counts["trained"] > 0
     assert counts["unaccounted"] == 0
     assert sum(counts.values()) == generated
-    expect(page.locator("#phases .bars .point")).to_have_count(4)
-    assert _hover(page, page.locator("#phases"), 0.3, height=0.12).startswith("generation: ")
+    # All of the hour between start and end has a place.
+    seconds = page.locator("#phases").evaluate(
+        "chart => Object.fromEntries(chart.data[0].y.map((y, i) => [y, chart.data[0].x[i]]))"
+    )
+    assert sum(seconds.values()) == pytest.approx(3600, rel=1e-3)
+    assert seconds["start-up"] == pytest.approx(60, rel=1e-3)
+    assert seconds["validation"] == pytest.approx(8 * 2.5 + 3, rel=1e-3)
+    assert _hover(page, page.locator("#phases"), 0.3, height=0.07).startswith("outside of steps: ")
     page.mouse.move(0, 0)
     one.shot("run-overview")
     page.locator(".warning a").click()
@@ -108,8 +116,9 @@ def test_the_address_restores_the_curves_and_their_smoothing_is_the_modules(view
     table = columns(read_run(fast_dapo_run).metrics)
     for metric in ("actor/entropy", "critic/score/mean"):
         ((x, y),) = _drawn(page, metric)
-        assert x == table["training/total/rollouts_generated"]
-        assert y == pytest.approx(smooth(table[metric], 0.9), rel=1e-4)
+        # The record before training has accuracies only.
+        assert x == table["training/total/rollouts_generated"][1:]
+        assert y == pytest.approx(smooth(table[metric], 0.9)[1:], rel=1e-4)
     assert page.locator("figure[data-metric]").count() == 2
     expect(page.locator("output")).to_have_text("0.90")
     expect(page.locator("[data-axis=rollouts]")).to_have_attribute("aria-pressed", "true")
@@ -164,7 +173,9 @@ def test_the_keyboard_reaches_every_view_and_the_smoothing(viewer, run_page):
 
 def test_the_configuration_shows_what_was_typed_first_and_is_filtered(viewer, run_page):
     page = viewer().open(run_page, "?view=configuration")
-    expect(page.locator("#command")).to_contain_text("fast_dapo +backend=cpu")
+    expect(page.locator("#command")).to_contain_text("pytest")
+    page.locator("#copy").click()
+    expect(page.locator("#copy")).to_have_text(re.compile("copied|selected"))
     expect(page.locator("#versions")).to_contain_text("hydra 1.3.2")
     expect(page.locator("[data-row='0']")).to_contain_text("actor_rollout_ref.actor.optim.lr")
     expect(page.locator("[data-row='0']")).to_contain_text("command line")
@@ -179,6 +190,7 @@ def test_the_curriculum_shows_a_prompts_history(viewer, run_page, fast_dapo_run)
     one = viewer()
     page = one.open(run_page, "?view=curriculum&prompt=17")
     expect(page.locator("[data-row].selected code")).to_have_text("17")
+    page.locator("#prompt summary").click()
     events = [json.loads(line) for line in (fast_dapo_run / "prompts.jsonl").read_text().splitlines()]
     own = [event for event in events if event["index"] == 17]
     expect(page.locator("#history tbody tr")).to_have_count(len(own))
@@ -196,6 +208,7 @@ def test_the_curriculum_shows_a_prompts_history(viewer, run_page, fast_dapo_run)
     expect(page.locator(".found")).to_have_text("1 of 60 prompts")
     page.locator("[data-row='0']").click()
     expect(page.locator("#prompt h2")).to_have_text(f"Prompt {HOSTILE}")
+    expect(page.locator("#prompt-text")).to_have_text(f"You are a careful calculator. {HOSTILE} End with the number.")
     assert "prompt=%3C%2Fscript" in page.url
 
 
@@ -225,6 +238,8 @@ def test_hostile_names_and_texts_are_shown_as_text(viewer, run_page):
         assert page.evaluate("() => 'hacked' in window || document.querySelector('img, main script') !== null") is False
     page = viewer().open(run_page, "?view=%3Cimg%20src=x%20onerror=window.hacked=1%3E")
     expect(page.locator("#main")).to_contain_text("this run has no view <img")
+    page.locator("a.tab", has_text="overview").click()
+    expect(page.locator("#facts")).to_be_visible()
 
 
 def test_runs_are_compared_over_what_the_address_says(viewer, compare_page, fast_dapo_run):
@@ -232,7 +247,8 @@ def test_runs_are_compared_over_what_the_address_says(viewer, compare_page, fast
     page = one.open(compare_page, f"?metrics={ACCURACY},actor/entropy&x=seconds&smooth=0.6")
     expect(page.locator("#runs")).to_have_text("fast_daposlower")
     fast, slow = _drawn(page, ACCURACY)
-    assert (len(fast[0]), len(slow[0])) == (8, 5)
+    assert (len(fast[0]), len(slow[0])) == (9, 6)
+    assert (fast[0][0], fast[1][0]) == (0, 0.12)
     table = columns(read_run(fast_dapo_run).metrics)
     assert fast[0][-1] == pytest.approx(table["training/total/seconds"][-1], rel=1e-4)
     hovered = _hover(page, page.locator("figure .chart").first, 0.4)
@@ -240,10 +256,17 @@ def test_runs_are_compared_over_what_the_address_says(viewer, compare_page, fast
     page.mouse.move(0, 0)
     one.shot("run-compare")
     page.keyboard.press("2")
-    expect(page.locator("#numbers")).to_contain_text("not finished, step 50")
+    expect(page.locator("#numbers")).to_contain_text("training, step 50 of 200")
     steps = page.locator("#numbers tr", has_text="global steps").locator("td")
-    expect(steps.nth(1)).to_have_text("80")
-    expect(steps.nth(2)).to_have_text(re.compile(r"^50 \(.30\)$"))
+    expect(steps).to_have_text(["global steps", "80", "50"])
+    # Differences are between equals.
+    after = page.locator("#common tr", has_text="val accuracy after").locator("td")
+    expect(after.nth(2)).to_have_text(re.compile(r"^34.9 % \(.20.0 points\)$"))
+    expect(page.locator("#common tr", has_text="global steps").locator("td")).to_have_text(["global steps", "50", "50"])
+    costs = page.locator("#levels tbody tr").first.locator("td")
+    expect(costs.nth(0)).to_have_text("20 %")
+    expect(costs.nth(2)).to_have_text(re.compile("rollouts \N{MULTIPLICATION SIGN}" r"\d\.\d\d, "))
+    expect(page.locator("#levels tbody tr").last.locator("td").nth(2)).to_have_text("not reached")
     page.keyboard.press("3")
     expect(page.locator("#configuration tbody tr")).to_have_count(2)
     expect(page.locator("#configuration tbody tr").first).to_contain_text("curriculum.enable")
@@ -254,13 +277,17 @@ def test_runs_are_compared_over_what_the_address_says(viewer, compare_page, fast
 
 def test_a_run_of_another_recipe_says_what_it_lacks(viewer, run_folder, tmp_path: Path):
     page = viewer().open(_page(["run", str(run_folder)], tmp_path / "golden.html"), "?view=samples")
-    expect(page.locator("#start .sample").first).to_contain_text("step 1")
+    expect(page.locator(".sample").first).to_contain_text("step ")
+    expect(page.locator(".sample .times").first).to_contain_text("\N{MULTIPLICATION SIGN}")
+    page.locator("#oldest").click()
+    expect(page.locator(".sample").first).to_contain_text("step 1")
     expect(page.locator("a.tab")).to_have_text(["overview", "curves", "configuration", "samples"])
     page.keyboard.press("1")
     expect(page.locator("#main")).to_contain_text("No step is recorded yet")
     MadeRun(tmp_path / "textless").train(3)
+    (tmp_path / "textless" / "rollouts.jsonl").unlink()
     page = viewer().open(_page(["run", str(tmp_path / "textless")], tmp_path / "textless.html"), "?view=samples")
-    expect(page.locator("#no-samples")).to_contain_text("keeps no texts")
+    expect(page.locator("#no-samples")).to_contain_text("No rollouts were saved")
 
 
 def test_a_live_page_follows_the_run(viewer, tmp_path: Path):
@@ -276,7 +303,7 @@ def test_a_live_page_follows_the_run(viewer, tmp_path: Path):
         run.train(2)
         _wait(page, lambda: len(_drawn(page, "actor/entropy")[0][0]) == 5)
         page.keyboard.press("1")
-        expect(page.locator(".state")).to_have_text("not finished")
+        expect(page.locator(".state")).to_have_text("training")
         run.finish()
         expect(page.locator(".state")).to_have_text("finished", timeout=15_000)
         page.close()

@@ -137,10 +137,10 @@ def test_the_table_sorts_by_a_click_and_unknown_rewards_come_last(viewer, trace_
     page.get_by_role("columnheader", name="state reward").click()
     assert "sort=reward" in page.url
     lowest = min(entry["state_reward"] for entry in entries if entry["state_reward"] is not None)
-    expect(page.locator(".row[data-row='0'] .cell").nth(3)).to_have_text(f"{lowest:.2f}")
+    expect(page.locator(".row[data-row='0'] .cell").nth(4)).to_have_text(f"{lowest:.2f}")
     page.get_by_role("columnheader", name="state reward").click()
     highest = max(entry["state_reward"] for entry in entries if entry["state_reward"] is not None)
-    expect(page.locator(".row[data-row='0'] .cell").nth(3)).to_have_text(f"{highest:.2f}")
+    expect(page.locator(".row[data-row='0'] .cell").nth(4)).to_have_text(f"{highest:.2f}")
 
 
 def test_the_keyboard_goes_through_the_views(viewer, trace_page):

@@ -26,6 +26,7 @@ VERLS_MANAGER = "verl.trainer.ppo.v1.AgentLoopManagerTQ"
 MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 WITH_TRACIN = "tracin.enable=true tracin.validation.strategy=fixed"
 
+ENGINES = ("megatron", "veomni", "torchtitan")
 WEIGHTS_OVER = "actor_rollout_ref.rollout.checkpoint_engine.backend"
 LENDING = "trainer.v1.separate_async.hybrid_rollout.enable_switch"
 # Two updates per batch.
@@ -50,14 +51,38 @@ REFUSED = [
         ("trainer.use_v1=false", "trainer.use_v1=False", "trainer.use_v1=true"),
         ("actor_rollout_ref.hybrid_engine=false", "actor_rollout_ref.hybrid_engine", "hybrid_engine=true"),
         ("trainer.device=cpu actor_rollout_ref.rollout.name=sglang", "actor_rollout_ref.rollout.name=sglang", "vllm"),
-        ("model_engine=megatron", "model_engine=megatron", "Leave it out"),
-        ("actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.strategy=fsdp", "strategy=fsdp2"),
+        ("model_engine=mine", "model_engine=mine", "torchtitan or veomni"),
+        ("trainer.device=cpu model_engine=megatron", "model_engine=megatron: the CPU", "Leave it at dp"),
+        ("trainer.device=cpu actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.strategy=fsdp: the CPU",
+         "at fsdp2"),
+        ("actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.strategy=megatron", "set model_engine"),
+        ("model_engine=megatron actor_rollout_ref.actor.strategy=fsdp2", "actor_rollout_ref.actor.strategy=fsdp2",
+         "Leave it out"),
+        ("actor_rollout_ref.ref.strategy=fsdp", "actor_rollout_ref.ref.strategy=fsdp", "Leave it out"),
+        ("actor_rollout_ref.model.lora.rank=8", "actor_rollout_ref.model.lora.rank=8", "model.lora_rank"),
         ("actor_rollout_ref.actor.checkpoint.async_save=true", "actor_rollout_ref.actor.checkpoint", "async_save"),
         ("algorithm.rollout_correction.bypass_mode=true", "algorithm.rollout_correction", "max_probs_diff=null"),
-        ("critic.enable=true critic.strategy=fsdp", "critic.strategy=fsdp", "critic.strategy=fsdp2"),
+        ("critic.enable=true critic.checkpoint.async_save=true", "critic.checkpoint.async_save", "async_save=false"),
+        ("critic.enable=true critic.strategy=fsdp", "critic.strategy=fsdp", "Leave it out"),
         ("actor_rollout_ref.rollout.top_p=0.9", "actor_rollout_ref.rollout.top_p=0.9", "max_probs_diff=null"),
         ("actor_rollout_ref.rollout.top_k=20", "actor_rollout_ref.rollout.top_k=20", "val_kwargs.top_k is free"),
     )),
+    ("fast_dapo", "model_engine=torchtitan trainer.save_freq=500", "trainer.save_freq=500", "save_freq=-1"),
+    ("fast_dapo", "model_engine=torchtitan curriculum.max_num_gen_batches=8", "curriculum.max_num", "at 0"),
+    ("fast_dapo", "model_engine=torchtitan critic.enable=true", "critic.strategy=torchtitan", "critic.enable=false"),
+    ("fast_dapo", "model_engine=torchtitan algorithm.adv_estimator=gae", "critic.strategy=torchtitan", "than gae"),
+    ("fast_dapo", "model_engine=megatron actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_rank=8",
+     "model.lora.rank"),
+    ("fast_dapo", "model_engine=veomni actor_rollout_ref.model.lora.rank=8", "actor_rollout_ref.model.lora.rank=8",
+     "train all weights"),
+    ("fast_dapo", f"{SEPARATE} model_engine=megatron actor_rollout_ref.model.lora.rank=8 "
+     "actor_rollout_ref.model.lora.merge=false", "actor_rollout_ref.model.lora.rank=8", "lora.merge=true"),
+    *((name, f"{given} model_engine={engine}", f"model_engine={engine}: scores", "tracin.enable=false")
+      for name, given in (("fast_dapo", WITH_TRACIN), ("tracin", "")) for engine in ENGINES),
+    *((name, f"{given} actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.strategy=fsdp: FSDP1",
+       "tracin.enable=false") for name, given in (("fast_dapo", WITH_TRACIN), ("tracin", ""))),
+    *(("golden_redaction", f"model_engine={engine}", f"model_engine={engine}", "at dp") for engine in ENGINES),
+    ("golden_redaction", "actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.strategy=fsdp", "at fsdp2"),
     ("fast_dapo", "reward.reward_model.enable=true", "reward.reward_model.enable=True", "enable_resource_pool=true"),
     ("tracin", "reward.reward_model.enable=true", "reward.reward_model.enable=True", "strategy=in_batch"),
     ("tracin", "data.gen_batch_size=24", "data.gen_batch_size=24", "Leave it out"),
@@ -108,6 +133,14 @@ ACCEPTED = [
         for name in ("fast_dapo", "tracin")
         for engine in ("sglang", "trtllm")
     ),
+    *(("fast_dapo", f"model_engine={engine}") for engine in (*ENGINES, "dp")),
+    ("fast_dapo", "actor_rollout_ref.actor.strategy=fsdp"),
+    ("fast_dapo", "actor_rollout_ref.actor.strategy=fsdp critic.strategy=fsdp critic.enable=true"),
+    *(("fast_dapo", f"model_engine={engine} critic.enable=true") for engine in ("megatron", "veomni")),
+    *(("fast_dapo", f"{SEPARATE} model_engine={engine}") for engine in ENGINES),
+    ("fast_dapo", "model_engine=megatron actor_rollout_ref.model.lora.rank=8"),
+    # Without influence scores its trainer is verl's.
+    *(("tracin", f"tracin.enable=false actor_rollout_ref.model.lora_rank=0 model_engine={e}") for e in ENGINES),
     ("fast_dapo", f"curriculum.enable=false {MANAGER}={VERLS_MANAGER}"),
     ("fast_dapo", f"{MANAGER}=verl_ext.serving.agent_loop.SignalAgentLoopManager"),
     ("fast_dapo", "curriculum.enable=false +trainer.v1.sync.parameter_sync_step=2"),
@@ -142,14 +175,14 @@ def test_what_goes_with_it_is_not(name: str, overrides: str):
 
 def test_every_problem_is_named_at_once():
     with pytest.raises(ConfigError) as caught:
-        _check("fast_dapo", "trainer.use_v1=false actor_rollout_ref.actor.strategy=fsdp")
+        _check("fast_dapo", "trainer.use_v1=false actor_rollout_ref.hybrid_engine=false")
     assert str(caught.value).count("\n  - ") == 2
 
 
 # ------------------------------ the documented tables ------------------------------
 
 TITLES = {"Fast DAPO": "fast_dapo", "TracIn": "tracin", "golden redaction": "golden_redaction"}
-WORKS, AS_VERL, REFUSED_CELL, MEANINGLESS = "works", "as verl", "refused", "\u2014"
+WORKS, COMPOSED, REFUSED_CELL, MEANINGLESS = "works", "composed", "refused", "\u2014"
 
 
 @dataclass(frozen=True)
@@ -189,14 +222,17 @@ MATRIX = _matrix()
 
 
 @functools.cache
-def _default(name: str) -> DictConfig:
+def _default(name: str, engine: str = "dp") -> DictConfig:
     """With files that are not there: what a recipe says of them, it says of every configuration."""
     files = "data.train_files=none.parquet data.val_files=none.parquet actor_rollout_ref.model.path=/none"
+    files += f" model_engine={engine}"
     return _compose(name, f"{files} tracin.validation_files=none.parquet" if "golden" not in name else files)
 
 
 def _asking(name: str, options: tuple[str, ...]) -> DictConfig:
-    config = copy.deepcopy(_default(name))
+    # A model engine is a choice of verl's files; what is asked for is set in what they give.
+    engines = [engine for engine in ENGINES if f"model_engine={engine}" in options]
+    config = copy.deepcopy(_default(name, *engines))
     with open_dict(config):
         for option in options:
             key, _, value = option.partition("=")
@@ -215,12 +251,13 @@ def _rows(name: str, config: DictConfig) -> list[Unsupported]:
 def _said(name: str, options: tuple[str, ...]) -> set[str]:
     """All that is said against a configuration before Ray starts: by the rows, and by the recipes' own checks."""
     config, said = _asking(name, options), set[str]()
-    for check in (
-        lambda: check_compatibility(config, _rows(name, config)[len(SHARED) :]),
-        *(functools.partial(recipe.check_settings, config) for recipe in _joined(name, config)),
-    ):
+    try:
+        check_compatibility(config, _rows(name, config)[len(SHARED) :])
+    except ConfigError as error:  # which ends a command: the recipes' checks rely on what it refuses
+        return set(str(error).splitlines())
+    for recipe in _joined(name, config):
         try:
-            check()
+            recipe.check_settings(config)
         except ConfigError as error:
             said |= set(str(error).splitlines())
     return said
@@ -243,7 +280,9 @@ def test_every_cell_of_the_matrix_is_what_happens(name: str):
 
 def test_what_works_or_is_refused_elsewhere_names_the_test_that_shows_it():
     for feature in MATRIX:
-        shown = {cell for cell in feature.cells.values() if cell == WORKS or not feature.options} - {MEANINGLESS}
+        shown = {cell for cell in feature.cells.values() if cell in (WORKS, COMPOSED) or not feature.options} - {
+            MEANINGLESS
+        }
         assert not shown or feature.tests, feature.name
         for test in feature.tests:
             file, _, function = test.partition("::")
@@ -283,14 +322,19 @@ def test_the_documented_sentences_are_those_of_the_code(heading: str, rows: tupl
 # ------------------------------ what no override of a value asks for ------------------------------
 
 
-@pytest.mark.parametrize("name", RECIPES)
-@pytest.mark.parametrize("engine", ["megatron", "veomni", "torchtitan"])
-def test_another_engine_is_a_sentence_and_no_missing_key(name: str, engine: str):
-    """As Hydra composes it: its actor has no `fsdp_config`, and the strategy stays ours."""
-    config = _compose(name, f"model_engine={engine}")
-    assert "fsdp_config" not in config.actor_rollout_ref.actor
-    with pytest.raises(ConfigError, match=f"model_engine={engine}: only FSDP2 is supported"):
-        check_compatibility(config, _rows(name, config)[len(SHARED) :])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_another_engine_brings_its_own_options_and_strategy(engine: str):
+    """As Hydra composes it: nothing of FSDP's is left, and actor, reference and critic are of one engine."""
+    config = _compose("fast_dapo", f"model_engine={engine}")
+    actor, reference, critic = config.actor_rollout_ref.actor, config.actor_rollout_ref.ref, config.critic
+    assert engine in actor
+    assert "fsdp_config" not in actor
+    assert {actor.strategy, reference.strategy, critic.strategy} == {engine}
+
+
+def test_the_strategy_of_fsdp_is_one_word_for_all_three():
+    config = _compose("fast_dapo", "actor_rollout_ref.actor.strategy=fsdp")
+    assert config.actor_rollout_ref.ref.strategy == config.critic.strategy == "fsdp"
 
 
 @pytest.mark.parametrize("node", ["vision_config", "audio_config", None])

@@ -19,7 +19,14 @@ from recipe.tracin.settings import read_settings as read_tracin_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "configs/experiment").glob("*.yaml"))
-ON_CPU = ("arithmetic_demo", "arithmetic_two_phase", "tracin_arithmetic", "tracin_toxicity")
+ON_CPU = (
+    "arithmetic_demo",
+    "arithmetic_two_phase",
+    "smollm2_reasoning_gym_cpu",
+    "smollm2_svamp_cpu",
+    "tracin_arithmetic",
+    "tracin_toxicity",
+)
 # Laid over the configuration of a model.
 BASELINES = ("dapo17k_dapo", "dapo17k_grpo", "dapo17k_rloo", "dapo17k_two_phase")
 # Laid over any run for GPUs.

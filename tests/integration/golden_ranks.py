@@ -40,7 +40,7 @@ PRECISIONS = (
 EXACT = Precision("fp64", "fp64", "fp64", None, LEARNING_RATE)
 
 
-def build_worker(folder: Path, precision: Precision, lora: bool = False, weight_decay: float = WEIGHT_DECAY) -> Any:
+def build_worker(folder: Path, precision: Precision, lora: bool = False, **optimizer: Any) -> Any:
     """verl's training worker with the calls of this recipe, with new weights."""
     from verl.trainer.config import CheckpointConfig
     from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig, TrainingWorkerConfig
@@ -76,12 +76,15 @@ def build_worker(folder: Path, precision: Precision, lora: bool = False, weight_
             infer_max_token_len_per_gpu=INFER_MAX_TOKENS,
         ),
         optimizer_config=FSDPOptimizerConfig(
-            optimizer="AdamW",
-            lr=precision.learning_rate,
-            weight_decay=weight_decay,
-            clip_grad=CLIP,
-            lr_scheduler_type="cosine",
-            total_training_steps=TOTAL_STEPS,
+            **{
+                "optimizer": "AdamW",
+                "lr": precision.learning_rate,
+                "weight_decay": WEIGHT_DECAY,
+                "clip_grad": CLIP,
+                "lr_scheduler_type": "cosine",
+                "total_training_steps": TOTAL_STEPS,
+                **optimizer,
+            }
         ),
         checkpoint_config=CheckpointConfig(),
     )
@@ -132,12 +135,14 @@ def weights(worker: Any) -> dict[str, torch.Tensor]:
     return {name: p.full_tensor().detach().clone() for name, p in worker.engine.module.named_parameters()}
 
 
-def train(worker: Any, mini_batches: list[list[dict[str, Any]]], serving_dtype: torch.dtype | None = None) -> Any:
+def train(
+    worker: Any, mini_batches: list[list[dict[str, Any]]], serving_dtype: torch.dtype | None = None, targets: Any = None
+) -> Any:
     """One call; [rank][mini-batch] updates."""
     from recipe.golden_redaction.method.labelled_states import LabelledState
 
     states = [[LabelledState(**row) for row in rows] for rows in mini_batches]
-    return from_all([asdict(update) for update in worker.train_states(states, serving_dtype)])
+    return from_all([asdict(update) for update in worker.train_states(states, serving_dtype, targets)])
 
 
 # ------------------------------ checks ------------------------------
@@ -187,6 +192,25 @@ def update_past_targets(folder: Path, rows: list[dict[str, Any]]) -> dict[str, A
     return {"updates": updates, "moved": [name for name in before if not torch.equal(before[name], after[name])]}
 
 
+def approach(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Updates of many steps with steps that are far too long, for targets far and near; and of one step."""
+    from recipe.golden_redaction.method.targets import TargetSettings
+
+    found: dict[str, Any] = {}
+    for name, share, steps in (("far", 1.0, 60), ("near", 0.1, 60), ("one far", 1.0, 1), ("one near", 0.1, 1)):
+        worker = build_worker(folder, EXACT, optimizer="SGD", lr=2.0, weight_decay=0.0)
+        values = iter(log_probs(worker, rows)["values"])
+        given = []
+        for row in rows:
+            own = [next(values) for _ in row["tokens"]]
+            targets = [value + share * (target - value) for value, target in zip(own, row["targets"], strict=True)]
+            given.append(row | {"targets": tuple(targets), "before": own})
+        sent = [{key: value for key, value in row.items() if key != "before"} for row in given]
+        updates = train(worker, [sent], torch.bfloat16, TargetSettings(steps=steps))
+        found[name] = {"rows": given, "updates": updates, "after": log_probs(worker, rows)["values"]}
+    return found
+
+
 def update_in(precision: Precision, folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
     worker, names = build_worker(folder, precision), ("q_proj", "o_proj", "gate_proj")
     dtypes: dict[str, str] = {}
@@ -232,6 +256,7 @@ def in_process(rank: int, world: int, folder: Path) -> None:
         "log-probs": ask,
         "update": update,
         "past targets": update_past_targets,
+        "approach": approach,
         "refusal": refuse,
     }
     found = {name: check(folder, rows) for name, check in checks.items()}

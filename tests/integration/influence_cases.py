@@ -105,6 +105,14 @@ ONE_PASS = [
     OnePass(engine=Engine(precision="fp32"), denominator="all"),
     OnePass(engine=Engine(fsdp_size=2), mode="seq-mean-token-sum", worlds=(4,)),
 ]
+# Scored after two updates by AdamW, against its direction.
+PRECONDITIONED = [
+    Case(engine=_ADAMW),
+    Case(engine=replace(_ADAMW, packed=True, checkpointing=True), micro_batch=None, worlds=(2,)),
+    Case(engine=replace(_ADAMW, parameters=FULL), worlds=(1, 2)),
+    Case(engine=_ADAMW, in_batch=True, worlds=(1, 2)),
+    Case(engine=replace(_ADAMW, fsdp_size=2), worlds=(4,)),
+]
 NOTHING_POSITIVE = OnePass(engine=_ADAMW)
 # Engines of which it is checked that scoring leaves no trace in them.
 UNTOUCHED = [(replace(_ADAMW, packed=True), (2,)), (Engine(precision="fp32", checkpointing=True), (1, 2))]

@@ -11,7 +11,17 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from influence_cases import IN_BF16, NOTHING_POSITIVE, ONE_PASS, SCORED, UNTOUCHED, Case, Engine, OnePass
+from influence_cases import (
+    IN_BF16,
+    NOTHING_POSITIVE,
+    ONE_PASS,
+    PRECONDITIONED,
+    SCORED,
+    UNTOUCHED,
+    Case,
+    Engine,
+    OnePass,
+)
 from influence_oracle import FULL, LORA, Rows, as_batch, keep_precision, num_tokens
 from influence_workers import (
     DTYPES,
@@ -29,6 +39,7 @@ from influence_workers import (
 )
 
 from verl_ext.influence.method.denominators import mini_batches, row_factors, rows_to_mask
+from verl_ext.influence.method.ghost import InfluenceError
 
 
 def score(worker: Any, case: Case, train: Rows, validation: Rows) -> dict[str, Any]:
@@ -50,6 +61,33 @@ def score(worker: Any, case: Case, train: Rows, validation: Rows) -> dict[str, A
     result |= worker.compute_influence(data)
     result["scores"], result["identity"] = all_scores(worker)
     return result
+
+
+def score_preconditioned(worker: Any, case: Case, train: Rows, validation: Rows) -> dict[str, Any]:
+    """Scores before the first update, and after two, with the weights and every update's gradients, whole."""
+    set_loss(worker, case.mode, case.terms)
+    set_micro_batches(worker, case.micro_batch)
+    step, gradients = worker.engine.optimizer.step, []
+    trained = {name: p for name, p in worker.engine.module.named_parameters() if p.requires_grad}
+
+    def observed_step() -> None:
+        gradients.append({name: parameter.grad.full_tensor() for name, parameter in trained.items()})
+        step()
+
+    with restored(worker):
+        worker._preconditioner = "adam"
+        assert not worker.engine.optimizer.state
+        before = score(worker, case, train, validation)
+        worker.engine.optimizer.step = observed_step
+        try:
+            for _ in range(2):
+                worker.train_mini_batch(training_batch(train, case.engine, case.terms))
+            after = score(worker, case, train, validation)
+        finally:
+            worker.engine.optimizer.step = step
+            worker._preconditioner = "none"
+        weights = {name: parameter.full_tensor().detach().clone() for name, parameter in trained.items()}
+    return {"before": before, "after": after, "weights": weights, "gradients": gradients}
 
 
 def compare_one_pass(worker: Any, case: OnePass, train: Rows, validation: Rows) -> dict[str, Any]:
@@ -142,17 +180,65 @@ def score_between_updates(worker: Any, engine: Engine, train: Rows, validation: 
 # ------------------------------ other checks ------------------------------
 
 
-def misplace_a_row(worker: Any, train: Rows, validation: Rows) -> dict[str, float]:
-    """Identity errors: as it is, with a row's tokens taken for padding, and with a row's tokens given to another."""
+def misplace_a_row(worker: Any, train: Rows, validation: Rows) -> dict[str, Any]:
+    """Identity errors: as it is, and with a row's tokens given to another; the refusal where they are lost."""
     from verl_ext.influence import worker as module
 
     original, found = module.sample_index, {}
-    for name, place in (("right", 2), ("lost", -1), ("given away", 1)):
+    for name, place in (("right", 2), ("given away", 1), ("lost", -1)):
         module.sample_index = lambda *args, place=place: original(*args).where(original(*args) != 2, place)
         try:
             found[name] = score(worker, Case(), train, validation)["identity"]
+        except InfluenceError as error:
+            found[name] = str(error)
         finally:
             module.sample_index = original
+    return found
+
+
+def first_check(worker: Any, train: Rows, validation: Rows) -> dict[str, str]:
+    """What a worker says in its first step of a model that has something wrong, in two and in one pass."""
+    from torch import nn
+    from torch.nn import functional
+
+    from verl_ext.influence import first_check as module
+
+    layer = next(
+        m for n, m in worker.engine.module.named_modules() if n.endswith("layers.1.mlp.down_proj.lora_A.default")
+    )
+    set_loss(worker, "token-mean", True)
+    set_micro_batches(worker, 4)
+    found: dict[str, str] = {}
+
+    def also_outside(_: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
+        return output + functional.linear(args[0].tanh(), layer.weight)
+
+    def of_another_row(_: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
+        return output + 0.1 * args[0].flip(0) @ layer.weight.detach().t()
+
+    hooks = {"outside": also_outside, "another row": of_another_row, "nothing": lambda *_: None}
+    for name, hook in hooks.items():
+        for passes in ("two passes", "one pass"):
+            take_validation_gradient(worker, validation, Engine(), True)
+            worker._first_check = module.FirstCheck()
+            handle = layer.register_forward_hook(hook)
+            before = state_of(worker)
+            try:
+                data = training_batch(train, Engine(), True)
+                if passes == "two passes":
+                    worker.compute_influence(data)
+                else:
+                    options = {"rule": "none", "denominator": "kept", "check_identity": False}
+                    with restored(worker):
+                        worker.train_one_pass(data, **options)
+                found[f"{name}, {passes}"] = "accepted"
+            except InfluenceError as error:
+                found[f"{name}, {passes}"] = str(error)
+                found[f"{name}, {passes}, changed"] = ", ".join(
+                    change for change in differences(before, state_of(worker)) if not change.startswith("gradient ")
+                )
+            finally:
+                handle.remove()
     return found
 
 
@@ -232,6 +318,9 @@ def in_process(rank: int, world: int, folder: Path) -> None:
     for case in [*SCORED, IN_BF16]:
         if world in case.worlds:
             run(f"score {case.label}", case.engine, score, case)
+    for case in PRECONDITIONED:
+        if world in case.worlds:
+            run(f"adam {case.label}", case.engine, score_preconditioned, case)
     for case in ONE_PASS:
         if world in case.worlds:
             run(f"one pass {case.label}", case.engine, compare_one_pass, case)
@@ -242,6 +331,8 @@ def in_process(rank: int, world: int, folder: Path) -> None:
         run("nothing positive", NOTHING_POSITIVE.engine, update_with_nothing_positive, NOTHING_POSITIVE.engine)
     if world == 2:
         run("misplaced row", Engine(), misplace_a_row)
+    if world < 4:
+        run("first check", Engine(), first_check)
     if world == 1:
         run("bf16 autograd", IN_BF16.engine, autograd_scores, IN_BF16)
         run("refusals", Engine(parameters=FULL), refusals)

@@ -28,6 +28,7 @@ from influence_oracle import FULL, LORA
 from worlds import Found, each_world
 
 from recipe.golden_redaction.loss.forward import plan_micro_batches
+from recipe.golden_redaction.method.movement import movement
 
 WORLDS = each_world((1, 2))
 NUM_STATES = 9
@@ -224,6 +225,53 @@ def test_tokens_past_their_targets_move_nothing(found, world):
     result = found[world]["past targets"]
     assert result["moved"] == []
     assert all((update["loss"], update["grad_norm"]) == (0.0, 0.0) for rank in result["updates"] for update in rank)
+
+
+def movements(found: dict[str, Any]) -> list[tuple[str, float]]:
+    """Kind and share of the way of every labelled token that has one to go."""
+    after, moved = iter(found["after"]), []
+    for row in found["rows"]:
+        own = [next(after) for _ in row["tokens"]]
+        what = movement(row["before"], own, row["targets"], row["advantages"])
+        ways = zip(what.kinds, what.moved, what.asked, strict=True)
+        moved += [(kind, way / asked) for kind, way, asked in ways if kind and asked > 0]
+    return moved
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", ["far", "near"])
+def test_several_steps_end_at_the_targets_and_no_further(found, rows, world, name):
+    result = found[world]["approach"]
+    moved = movements(result[name])
+    assert {kind for kind, _ in moved} == {"intended"}
+    assert all(0.8 < share < 1.0 for _, share in moved)
+    # One step of that length is another matter.
+    assert sum(not 0.8 < share < 1.0 for _, share in movements(result[f"one {name}"])) > len(moved) / 2
+    updates = [rank[0] for rank in result[name]["updates"]]
+    assert len({update["num_steps"] for update in updates}) == 1
+    assert 1 < updates[0]["num_steps"] <= 60
+    assert all(update["statistics"] for update in updates)
+    columns = zip(
+        (value for row in result[name]["rows"] for value in row["before"]),
+        (value for row in result[name]["rows"] for value in row["targets"]),
+        (value for row in rows for value in row["advantages"]),
+        (value for row in rows for value in row["weights"]),
+        strict=True,
+    )
+    loss = sum(weight * max(0.0, sign * (target - value)) for value, target, sign, weight in columns if sign)
+    assert sum(update["loss"] for update in updates) == pytest.approx(loss)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_targets_size_reaches_the_weights_with_several_steps_alone(found, world):
+    result = found[world]["approach"]
+    assert result["one far"]["after"] == result["one near"]["after"]
+    far, near = (torch.tensor(result[name]["after"]) for name in ("far", "near"))
+    assert (far - near).abs().max() > 0.1
+    # However many ranks share the states.
+    torch.testing.assert_close(
+        far, torch.tensor(found[1]["approach"]["far"]["after"]), rtol=0, atol=1e-6, check_dtype=False
+    )
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -65,7 +65,7 @@ def test_rewards_are_what_the_sandbox_says_of_the_joined_program(golden_lab: Lab
             visible = trainer.tokenizer.decode(list(visit.ids[len(problem.prompt_ids) :]))
             for action in visit.rollouts:
                 for rollout in action:
-                    jobs.append((program(visible + rollout.text), problem.pairs))
+                    jobs.append((program(visible + rollout.text), problem.reward_pairs))
                     found.append(rollout.reward)
         return found, [result.reward for result in trainer.executor.check_many(jobs)]
 

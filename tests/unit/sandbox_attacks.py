@@ -27,6 +27,10 @@ ATTACKS: dict[str, tuple[str, set[Status]]] = {}
 DENIED = {S.FORBIDDEN, S.RUNTIME_ERROR}
 
 
+# By name: what reaches for other processes. It ends at once, so every test of layers can run all of it.
+REACHING: list[str] = []
+
+
 def attack(name: str, allowed: Status | set[Status], body: str, breach: bool = True) -> None:
     """A program whose `solve` runs `body`; one that gets to the end of a body with `breach` has got through."""
     code = dedent(body).strip("\n") + ("\nreturn [[6]]" if breach else "")
@@ -231,6 +235,95 @@ for label, call in {
 }.items():
     source = f"import ctypes, os\nif ctypes.CDLL(None, use_errno=True).{call} < 0: {ERRNO}"
     attack(f"ctypes: {label}", DENIED, source)
+# Other processes. A pipe whose owner, signal and O_ASYNC are set has the kernel send that signal to the owner.
+for label, call in {
+    "owner": "F_SETOWN, os.getppid()",
+    "owner's thread": "15, struct.pack('ii', 0, os.getppid())",
+    "owner's group": "F_SETOWN, -os.getppid()",
+    "signal": "10, 9",
+    "asynchronous": "F_SETFL, os.O_ASYNC",
+    "asynchronous and more": "F_SETFL, os.O_ASYNC | os.O_NONBLOCK",
+    "lease": "F_SETLEASE, fcntl.F_RDLCK",
+    "notification": "F_NOTIFY, fcntl.DN_ACCESS",
+    "pipe size": "1031, 1 << 20",
+    "seals": "1033, 1",
+}.items():
+    opened = (
+        "os.open(os.path.dirname(os.__file__), os.O_RDONLY)" if label in ("lease", "notification") else "os.pipe()[1]"
+    )
+    call = call if call[0].isdigit() else f"fcntl.{call}"
+    attack(f"fcntl: {label}", DENIED, f"import fcntl, os, struct\nfcntl.fcntl({opened}, {call})")
+    REACHING.append(f"fcntl: {label}")
+# Every way is tried on its own, so that one that is refused does not hide the next.
+SIGNAL = """
+import fcntl, os, struct
+def send(pid, signal):
+    own = [lambda d: fcntl.fcntl(d, fcntl.F_SETOWN, pid), lambda d: fcntl.fcntl(d, 15, struct.pack('ii', 1, pid)),
+           lambda d: fcntl.ioctl(d, 0x8901, struct.pack('i', pid))]
+    start = [lambda d: fcntl.fcntl(d, fcntl.F_SETFL, os.O_ASYNC), lambda d: fcntl.ioctl(d, 0x5452, struct.pack('i', 1))]
+    for owner in own:
+        for asynchronous in start:
+            r, w = os.pipe()
+            for step in (lambda: fcntl.fcntl(r, 10, signal), lambda: owner(r), lambda: asynchronous(r),
+                         lambda: os.write(w, b'x')):
+                try: step()
+                except OSError: pass
+            os.close(r), os.close(w)
+"""
+for label, targets in {
+    "the fork server": "[os.getppid()]",
+    "process groups": "[-os.getppid(), -1]",
+    "neighbours and the trainer": "range(max(os.getppid() - 300, 2), os.getppid() + 300)",
+}.items():
+    for number in (9, 19):
+        name = f"signal {number} to {label} by a pipe"
+        # The grid is no breach: what it did to others shows in the others, which `run_all` looks at.
+        attack(name, DENIED | {S.WRONG_OUTPUT}, f"{SIGNAL}\nfor pid in {targets}: send(pid, {number})\nreturn g", False)
+        REACHING.append(name)
+for label, call in {
+    "process group of the server": "os.getpgid(os.getppid())",
+    "session of the server": "os.getsid(os.getppid())",
+    "processors of the server": "os.sched_getaffinity(os.getppid())",
+    "clock of the server": "time.clock_gettime((~os.getppid() << 3) | 2)",
+    "resolution of the server's clock": "time.clock_getres((~os.getppid() << 3) | 2)",
+    "timer on the server's clock": "c(230, (~os.getppid() << 3) | 2, 0, struct.pack('qq', 0, 1), 0)",
+    "robust list of the server": "c(274, os.getppid(), bytearray(8), bytearray(8))",
+    "priority of a thread": "c(202, struct.pack('i', os.getppid()), 6, 0, 0, 0, 0)",
+    "private priority of a thread": "c(202, struct.pack('i', os.getppid()), 6 | 128, 0, 0, 0, 0)",
+    "barrier on every processor": "c(324, 1, 0, 0)",
+    "queued signal": "c(129, os.getppid(), 0, bytes(128))",
+    "thread signal": "c(234, os.getppid(), os.getppid(), 0)",
+    "signal by a descriptor": "c(424, 0, 0, 0, 0)",
+    "asynchronous by ioctl": "c(16, os.pipe()[0], 0x5452, struct.pack('i', 1))",
+    "owner by ioctl": "c(16, os.pipe()[0], 0x8901, struct.pack('i', os.getppid()))",
+    "large pages": "mmap.mmap(-1, 1 << 21, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)",
+    "page cache": "os.posix_fadvise(open(os.__file__, 'rb').fileno(), 0, 0, os.POSIX_FADV_DONTNEED)",
+    "message on the answer's socket": "c(46, 3, 0, 0)",
+    "owner of the answer's socket": "fcntl.fcntl(3, fcntl.F_SETOWN, os.getppid())",
+}.items():
+    by_number = f"def c(*a):\n    if ctypes.CDLL(None, use_errno=True).syscall(*map(argument, a)) < 0: {ERRNO}"
+    buffer = "ctypes.create_string_buffer(bytes(x), 256)"
+    argument = f"def argument(x): return ctypes.c_long(x) if type(x) is int else {buffer}"
+    source = f"import ctypes, fcntl, mmap, os, struct, time\n{argument}\n{by_number}\n{call}"
+    attack(f"reach: {label}", DENIED, source)
+    REACHING.append(f"reach: {label}")
+attack(
+    "state across calls by shared descriptors",
+    S.WRONG_OUTPUT,
+    """
+    import fcntl, os, struct
+    lock = struct.pack('hhqqi', fcntl.F_RDLCK, 0, 7, 1, 0)
+    for d in (0, 1, 3):  # 2 is 1
+        flags = fcntl.fcntl(d, fcntl.F_GETFL)
+        if flags & (os.O_NONBLOCK | os.O_APPEND): return [[6]]
+        fcntl.fcntl(d, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_APPEND)
+        try: fcntl.fcntl(d, 37, lock)
+        except OSError: pass
+    return g
+    """,
+    False,
+)
+REACHING.append("state across calls by shared descriptors")
 attack(
     "inherited descriptors",
     S.WRONG_OUTPUT,
@@ -265,14 +358,28 @@ def policy(**changes: object) -> SandboxPolicy:
 
 
 def run_all(pool: SandboxPool, names: list[str] | None = None) -> dict[str, str]:
-    """What went wrong, by the attack's name; empty when every attack ended as it should and left no trace."""
+    """What went wrong, by the attack's name; empty when every attack ended as it should, disturbed none of the good
+    programs that run beside them, and left no trace."""
     failures = {}
     chosen = [name for name in ATTACKS if names is None or name in names]
-    # Everything twice in a row on the same servers: "state across calls" needs it, and nothing may be left behind.
+    # "state across calls" needs two in a row on the same server.
     jobs = [(ATTACKS[name][0], [Pair(INPUT, EXPECTED)] * (2 if "state" in name else 1)) for name in chosen]
-    for name, result in zip(chosen, pool.check_many(jobs), strict=True):
+    good = (GOOD, [Pair(INPUT, EXPECTED)] * 2)
+    results = pool.check_many([job for attacking in jobs for job in (attacking, good)])
+    failures.update(
+        {
+            f"a good program beside {name}": str(result.pairs)
+            for name, result in zip(chosen, results[1::2], strict=True)
+            if not result.solved
+        }
+    )
+    if pool.restarts:
+        failures["fork servers that died"] = str(pool.restarts)
+    for name, result in zip(chosen, results[::2], strict=True):
         for execution in result.pairs:
-            if execution.grid == BREACH or execution.status not in ATTACKS[name][1]:
+            # One that could not import what it needs has attacked nothing.
+            absent = "ModuleNotFoundError" in execution.detail and "numpy" not in name
+            if execution.grid == BREACH or execution.status not in ATTACKS[name][1] or absent:
                 failures[name] = f"{execution.status}: {execution.detail}"
     for folder in ("/", "/tmp", "/dev/shm", tempfile.gettempdir()):
         failures.update({f"left {entry}": folder for entry in os.listdir(folder) if entry.startswith("sandbox-breach")})
@@ -284,7 +391,8 @@ def run_all(pool: SandboxPool, names: list[str] | None = None) -> dict[str, str]
 if __name__ == "__main__":
     os.environ["SANDBOX_SECRET"] = "x"
     arguments = json.loads(sys.argv[1])
-    with SandboxPool(policy(require=arguments["require"], leave_out=frozenset(arguments["leave_out"]))) as attacked:
+    chosen_policy = policy(require=arguments["require"], leave_out=frozenset(arguments["leave_out"]))
+    with SandboxPool(chosen_policy, python=arguments.get("python", sys.executable)) as attacked:
         failed = run_all(attacked, arguments.get("names"))
         report = {"uid": os.getuid(), "isolation": dict(attacked.isolation), "failures": failed}
     print(json.dumps(report))

@@ -19,10 +19,11 @@ def test_problems_rise_and_fall_by_the_mean_of_their_places():
     found = run_findings(PROBES, {"intended": 6, "overshot": 3, "wrong_way": 1}, 1.0, 7.5)
     assert (found.problems, found.risen, found.fallen) == (3, 1, 1)  # d has no rate to compare with
     assert found.pass_rates == {"0.5": ((0.25 + 0.5 + 0.5) / 3, (0.75 + 0.25 + 0.5) / 3), "1": (0.0, 0.25)}
-    assert (found.labelled_tokens, found.intended_way) == (10, 0.9)
+    assert (found.labelled_tokens, found.intended_way, found.past_target) == (10, 0.9, 0.3)
     texts = dict(found.lines())
     assert texts["redaction length"].startswith("1.0 -> 7.5 tokens")
     assert texts["labelled tokens"].startswith("10, of which 90.0 %")
+    assert texts["labelled tokens"].endswith("in the serving engine, 30.0 % past their target")
     assert texts["state rewards"] == "rose on 1 of 3 problems, fell on 1"
     assert texts["pass rate, 50 % hidden"] == "0.417 -> 0.500"
 

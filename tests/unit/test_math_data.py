@@ -63,6 +63,53 @@ def test_a_row_is_verls_schema_with_the_instruction(name: str, tmp_path: Path):
         assert row["reward_model"] == {"style": "rule", "ground_truth": expected}
 
 
+SVAMP = {"Body": "Tom has 5 pens.", "Question": "How many pens?", "Answer": 5.0, "Type": "Common-Divison"}
+
+
+def test_svamp_asks_behind_three_worked_examples(tmp_path: Path):
+    rows = [{**SVAMP, "Body": f"Tom has {n} pens.", "Answer": float(n)} for n in range(20)]
+    source = tmp_path / "svamp.json"
+    source.write_text(json.dumps(rows))
+    arguments = ["--input", str(source), "--local_save_dir", str(tmp_path), "--holdout_size", "5"]
+    script("svamp").main(arguments)
+    files = [tmp_path / "svamp.parquet", tmp_path / "svamp_test.parquet"]
+    assert check_files(files).num_rows == 20
+    made = [row for file in files for row in pq.read_table(file).to_pylist()]
+    assert {row["reward_model"]["ground_truth"] for row in made} == {str(n) for n in range(20)}
+    *shown, question = made[0]["prompt"]
+    assert [turn["role"] for turn in shown] == ["user", "assistant"] * 3
+    assert question["content"] == f"Tom has {made[0]['reward_model']['ground_truth']} pens. How many pens?"
+    assert made[0]["extra_info"]["subject"] == "Common-Division"
+    script("svamp").main([*arguments, "--examples", "0"])
+    (prompt,) = pq.read_table(files[0]).to_pylist()[0]["prompt"]
+    assert prompt["content"].endswith(INSTRUCTION)
+
+
+def test_svamps_examples_are_right_by_the_reward_that_judges_its_rows():
+    """And a shift by one is wrong: they show a form that is judged."""
+    from verl_ext.rewards.math_answer import compute_score, extract_answer, judges
+
+    assert judges("svamp")
+    for example in script("svamp").EXAMPLES:
+        first, sign, second, _, result = example.answer.split("\n")[0].split()
+        value = {"-": int(first) - int(second), "*": int(first) * int(second), "/": int(first) / int(second)}[sign]
+        assert value == int(result)
+        assert extract_answer(example.answer) == result
+        assert compute_score("svamp", example.answer, result)["score"] == 1.0
+        assert compute_score("svamp", example.answer, str(int(result) + 1))["score"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("row", "question"),
+    [
+        (SVAMP, "Tom has 5 pens. How many pens?"),
+        ({**SVAMP, "Body": "If Tom has 5 pens "}, "If Tom has 5 pens, how many pens?"),
+    ],
+)
+def test_a_body_of_svamp_without_an_end_goes_on_in_the_question(row: dict[str, Any], question: str):
+    assert script("svamp").DATASET.read(row).question == question
+
+
 def test_all_sets_can_be_trained_on_together(tmp_path: Path):
     import datasets
 
@@ -126,6 +173,8 @@ def test_test_sets_keep_their_repeats():
         ("openmath_reasoning", {"expected_answer": "3", "problem_type": "converted_proof"}, "converted proof"),
         ("gsm8k", {"answer": "so 42"}, "no answer after ####"),
         ("gsm8k", {"answer": None}, "no answer after ####"),
+        ("svamp", {"Body": "Tom.", "Question": ""}, "no question"),
+        ("svamp", {"Body": "Tom.", "Question": "How many?", "Answer": None}, "no answer"),
         ("math_train", {"final_answer": ["3", "4"]}, "several answers"),
         ("math_train", {"final_answer": [], "solution": ["Hence the claim."]}, "no answer"),
         ("math_train", {"final_answer": ["3", "4"], "is_multiple_answer": False}, "several answers"),

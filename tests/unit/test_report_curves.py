@@ -7,9 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_ext.report.compare_data import names_of, number_rows
-from verl_ext.report.curves import NUM_HEADLINES, columns, groups, headlines, quantile, short, smooth
+from verl_ext.report.compare_data import (
+    accuracy_levels,
+    accuracy_points,
+    level_rows,
+    names_of,
+    number_rows,
+    seed_groups,
+)
+from verl_ext.report.curves import (
+    NUM_HEADLINES,
+    accuracies,
+    columns,
+    explained,
+    groups,
+    headlines,
+    quantile,
+    short,
+    smooth,
+)
 from verl_ext.report.run_config import config_rows, differences, flatten, origin, override_keys
+from verl_ext.run.metrics_stream import STEP
 
 FINITE = st.floats(-1e6, 1e6)
 VALUES = st.lists(st.none() | FINITE, max_size=30)
@@ -66,6 +84,64 @@ def test_what_says_whether_it_learns_comes_first():
     names = ["timing_s/step", "actor/lr", "val-core/x/acc/mean@1", "perf/mfu", "curriculum/trained"]
     assert list(groups(names)) == ["val-core", "curriculum", "actor", "perf", "timing_s"]
     assert headlines(names) == ["val-core/x/acc/mean@1", "timing_s/step"]
+
+
+def test_four_validation_sets_leave_room_for_what_else_says_whether_it_learns():
+    sets = ("aime24", "aime25", "amc23", "math500")
+    accuracy = [f"val-core/{name}/acc/mean@32" for name in sets]
+    names = [*accuracy, *(f"val-core/{name}/acc/{kind}@32/mean" for name in sets for kind in ("best", "maj"))]
+    others = ["critic/score/mean", "curriculum/qualified_share", "actor/entropy", "actor/grad_norm"]
+    assert accuracies([*names, *others]) == accuracy
+    assert headlines([*names, *others]) == [*accuracy[:3], *others]
+    # A reward of another form has no mean@n.
+    assert accuracies(["val-core/x/reward", "val-core/y/reward"]) == ["val-core/x/reward"]
+    assert accuracies(others) == []
+
+
+def test_metrics_are_explained_by_our_glossaries_and_verls_own_by_one_more():
+    found = explained(["tracin/selection_ratio", "actor/grad_norm", "critic/score/mean", "my/own"])
+    assert list(found) == ["tracin/selection_ratio", "actor/grad_norm", "critic/score/mean"]
+    assert found["critic/score/mean"] == "reward of the batch's rollouts, as the reward function gives it [score]"
+
+
+# ------------------------------ several runs ------------------------------
+
+POINTS = st.lists(st.tuples(st.floats(0, 1), st.none() | st.integers(0, 99), st.none() | FINITE), max_size=9)
+
+
+@given(st.lists(POINTS, min_size=1, max_size=4))
+def test_an_accuracys_cost_is_that_of_the_first_validation_with_it(runs):
+    levels = accuracy_levels(runs)
+    assert levels == sorted(set(levels))
+    assert len(levels) <= 5
+    starts = [points[0][0] for points in runs if points]
+    for level, row in level_rows(runs):
+        assert all(level > start - 1e-6 for start in starts)
+        assert any(found is not None for found in row)
+        for points, found in zip(runs, row, strict=True):
+            first = next((point for point in points if point[0] >= level), None)
+            assert found == (None if first is None else first[1:])
+
+
+def test_accuracies_of_several_sets_are_averaged_with_what_they_cost():
+    records = [
+        {STEP: 0, "val-core/a/acc/mean@1": 0.2, "val-core/b/acc/mean@1": 0.4, "training/total/rollouts_generated": 0},
+        {STEP: 1, "training/total/rollouts_generated": 8},
+        {STEP: 2, "val-core/a/acc/mean@1": 0.6, "val-core/b/acc/mean@1": 0.8, "training/total/rollouts_generated": 16},
+    ]
+    found = accuracy_points(columns(records))
+    assert found == [(pytest.approx(0.3), 0, None), (pytest.approx(0.7), 16, None)]
+    assert level_rows([found, found[:1]]) == [
+        [level, [(16, None), None]] for level in (0.4, 0.5, 0.6, 0.7)
+    ]  # fmt: skip
+    assert accuracy_points(columns([{STEP: 1}])) == []
+
+
+def test_runs_that_differ_in_their_seed_are_one_group():
+    base = {"optim.lr": "1e-4", "data.seed": "1", "run_dir": "a"}
+    configs = [base, base | {"data.seed": "2", "run_dir": "b"}, base | {"optim.lr": "2e-4"}, {}, {}, {}]
+    names = ["a", "b", "c", "rloo-seed1", "rloo-seed2", "grpo_3"]
+    assert seed_groups(names, configs) == [0, 0, 1, 2, 2, 3]
 
 
 @given(st.lists(FINITE, min_size=1, max_size=40), st.floats(0, 1))

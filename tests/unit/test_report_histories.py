@@ -11,21 +11,29 @@ from hypothesis import strategies as st
 from recipe.fast_dapo.pages.curriculum_data import (
     EVENTS,
     accuracy_points,
+    most_trained_first,
+    own_parts,
     pass_histograms,
     prompt_histories,
     prompt_row,
+    prompt_texts,
     shards,
+    source_rows,
+    state_of,
 )
 from recipe.golden_redaction.run_files import ENTRIES
 from recipe.tracin.pages.influence_data import (
     NUM_EXTREMES,
     bin_edges,
     class_of,
+    disagreements,
     extremes,
     histogram,
     influence_data,
     reward_classes,
+    reward_ends,
 )
+from verl_ext.report.curves import axis, columns
 from verl_ext.run.metrics_stream import STEP
 
 SCORES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60)
@@ -77,7 +85,7 @@ def test_each_event_is_in_its_prompts_history_in_order(events, size):
         ]
         row = prompt_row(prompt, history)
         kinds = Counter(event["event"] for event in own if event["event"] == "trained" or event.get("samples"))
-        assert (row[1], row[5], row[6]) == (kinds["screening"], kinds["trained"], own[-1]["step"])
+        assert (row[1], row[6], row[7]) == (kinds["screening"], kinds["trained"], own[-1]["step"])
         samples, passes = (sum(event.get(name, 0) for event in own) for name in ("samples", "passes"))
         assert row[2] == samples
         assert row[3] == (pytest.approx(passes / samples) if samples else None)
@@ -89,13 +97,71 @@ def test_each_event_is_in_its_prompts_history_in_order(events, size):
     assert sum(map(len, parts)) == len(names)
 
 
-def test_accuracy_begins_before_the_first_step():
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        ([[1, 0, 4, 0], [5, 0, 4, 0]], "hopeless"),
+        ([[1, 0, 4, 0], [5, 0, 4, 1]], "learning"),
+        ([[1, 0, 4, 2], [1, 1, 8, 8]], "solved"),
+        ([[1, 0, 4, 2], [5, 0, 4, 4]], "learning"),
+        ([[1, 0, 4, 2], [5, 0, 4, 4], [5, 2, 0, 0], [9, 0, 4, 4]], "solved"),
+        ([[1, 0, 4, 4]], "solved"),
+        ([[1, 0, 4, 3.2], [2, 1, 8, 7.9]], "learning"),
+    ],
+)
+def test_a_prompt_is_solved_learning_or_hopeless(events, state):
+    assert state_of(events) == state
+    assert prompt_row("p", events)[8] == state
+
+
+def test_what_was_trained_on_most_and_is_undecided_comes_first():
+    rows = [
+        prompt_row(name, [[1, 0, 8, passes], *([step, 2, 0, 0] for step in range(trained))])
+        for name, passes, trained in (("a", 8, 1), ("b", 4, 1), ("c", 8, 3), ("d", 1, 0))
+    ]
+    assert [row[0] for row in most_trained_first(rows)] == ["c", "b", "a", "d"]
+
+
+def test_data_sources_sum_up_their_prompts():
+    texts = prompt_texts([{"index": name, "prompt": name, "data_source": name[0]} for name in ("a1", "a2", "b1")])
+    histories = {"a1": [[1, 0, 4, 0], [3, 0, 4, 4]], "a2": [[1, 0, 4, 0]], "b1": [[2, 0, 4, 2], [2, 2, 0, 0]]}
+    rows = [prompt_row(name, history, texts[name]) for name, history in histories.items()]
+    assert source_rows(rows) == [
+        ["a", 2, 1, 0, 1, 12, 0, pytest.approx(1 / 3), 0.0, 0.5],
+        ["b", 1, 1, 0, 0, 4, 1, 0.5, 0.5, 0.5],
+    ]
+    assert source_rows([prompt_row("x", [[1, 2, 0, 0]])])[0][:2] == ["", 1]
+
+
+WORDS = st.lists(st.sampled_from("abc"), max_size=6)
+
+
+@given(st.lists(WORDS, min_size=2, max_size=5), WORDS, WORDS)
+def test_a_row_shows_what_only_its_prompt_says(bodies, before, after):
+    texts = [" ".join([*before, *body, *after]) for body in bodies]
+    parts = own_parts(texts)
+    if len(set(texts)) == 1:
+        assert parts == texts
+        return
+    first = texts[0].split()
+    for text, part in zip(texts, parts, strict=True):
+        assert len(part.split()) <= len(text.split()) - len(before) - len(after)
+        assert part in text
+        head, tail = text.split(), part.split()
+        cut = len(head) - len(tail)
+        assert any(
+            head[:place] == first[:place] and head[place : place + len(tail)] == tail for place in range(cut + 1)
+        )
+    assert len(set(parts)) == len(set(texts))
+
+
+def test_accuracy_is_shown_over_rollouts():
     records = [
+        {STEP: 0, "training/total/rollouts_generated": 0, "val-core/x/acc/mean@1": 0.1},
         {STEP: 1, "training/total/rollouts_generated": 64},
         {STEP: 2, "training/total/rollouts_generated": 128, "val-core/x/acc/mean@1": 0.25},
     ]
-    assert accuracy_points(records, 0.1) == [[0, 0.1, 0], [128, 0.25, 2]]
-    assert accuracy_points(records, None) == [[128, 0.25, 2]]
+    assert accuracy_points(records) == [[0, 0.1, 0], [128, 0.25, 2]]
 
 
 # ------------------------------ influence ------------------------------
@@ -136,16 +202,32 @@ def test_the_extremes_are_those_of_the_sorted_scores(scores, number):
 def test_the_influence_view_has_every_valid_sample():
     good = [{"step": s, "key": f"{s}", "reward": float(s % 2), "score": s / 10, "index": 1} for s in range(1, 9)]
     bad = [{"step": 1, "score": None}, {"score": 1.0}, {"step": 1, "score": float("nan")}]
-    found = influence_data([*good, *bad, {"step": 8, "score": 9.0, "text": "t"}])
+    texts = {"prompt": "p", "response": "r"}
+    found = influence_data([*good, *bad, {"step": 8, "score": 9.0, **texts}])
     assert found is not None
     assert (found["num"], found["has_text"], found["classes"]) == (9, True, ["reward 0", "reward 1"])
     # The sample without a reward is in the extremes only.
     assert [sum(row) for row in found["counts"]] == [4, 4]
     assert found["bands"][0][1] == [None, 0.2, None, 0.4, None, 0.6, None, 0.8]
-    assert found["highest"][0] == {"step": 8, "score": 9.0, "text": "t"}
+    assert found["highest"][0] == {"step": 8, "score": 9.0, **texts}
     assert found["by_step"]["3"]["lowest"][0]["key"] == "3"
     assert len(found["lowest"]) <= NUM_EXTREMES
     assert influence_data(bad) is None
+
+
+@given(SCORES, st.data(), st.integers(1, 9))
+def test_disagreements_are_of_the_lowest_and_of_the_highest_reward(scores, data, number):
+    rewards = data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=len(scores), max_size=len(scores)))
+    samples = [{"step": 1, "score": score, "reward": reward} for score, reward in zip(scores, rewards, strict=True)]
+    found = disagreements(samples, reward_ends(samples), number)
+    if len(set(rewards)) == 1:
+        assert reward_ends(samples) == (None, None)
+        assert found == {"failed_high": [], "passed_low": []}
+        return
+    failed = sorted((s for s, r in zip(scores, rewards, strict=True) if r == min(rewards) and s > 0), reverse=True)
+    passed = sorted(s for s, r in zip(scores, rewards, strict=True) if r == max(rewards) and s < 0)
+    assert [one["score"] for one in found["failed_high"]] == failed[:number]
+    assert [one["score"] for one in found["passed_low"]] == passed[:number]
 
 
 # ------------------------------ reading ------------------------------
@@ -182,31 +264,90 @@ def test_a_run_folder_is_read_whatever_is_missing_or_broken(tmp_path: Path):
     assert read_run(tmp_path).config == {}
 
 
-def test_samples_are_of_the_start_and_of_the_end(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("files", "before"),
+    [
+        (
+            {"validation_before.json": {"metrics": {"val-core/x/acc/mean@1": 0.1, "val-aux/y": 3.0}, "seconds": 2.5}},
+            0.1,
+        ),
+        # Of a run that kept no such file, and has one validation set.
+        ({"summary.json": {"val_accuracy_before": 0.2}}, 0.2),
+    ],
+)
+def test_curves_of_accuracy_begin_before_the_first_step(tmp_path: Path, files, before):
+    from verl_ext.report.run_records import read_run
+
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({STEP: 1, "val-core/x/acc/mean@1": 0.5}) + "\n")
+    assert [record[STEP] for record in read_run(tmp_path).metrics] == [1]
+    for name, value in files.items():
+        (tmp_path / name).write_text(json.dumps(value))
+    table = columns(read_run(tmp_path).metrics)
+    assert table[STEP] == [0, 1]
+    assert table["val-core/x/acc/mean@1"] == [before, 0.5]
+    assert axis(table, "rollouts")[0] == axis(table, "seconds")[0] == 0
+    assert table.get("timing_s/testing", [None])[0] == (2.5 if "validation_before.json" in files else None)
+
+
+def test_of_several_validation_sets_a_mean_before_training_is_no_curves_first_point(tmp_path: Path):
+    from verl_ext.report.run_records import read_run
+
+    record = {STEP: 1, "val-core/x/acc/mean@1": 0.5, "val-core/y/acc/mean@1": 0.7}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    (tmp_path / "summary.json").write_text(json.dumps({"val_accuracy_before": 0.2}))
+    assert [record[STEP] for record in read_run(tmp_path).metrics] == [1]
+
+
+def test_samples_are_of_what_the_folder_keeps(tmp_path: Path):
     from verl_ext.report.run_records import RunRecords
     from verl_ext.report.run_samples import read_samples
 
     run = RunRecords(tmp_path)
-    assert read_samples(run) == {"start": [], "end": []}
+    assert read_samples(run) == []
+    kept = {"step": 3, "index": 7, "data_source": "a", "ground_truth": "2", "prompt": "p", "response": "r", "reward": 1}
+    lines = [kept | {"group": {"rollouts": 8, "mean_reward": 0.25}}, {"step": 4}, kept | {"reward": 1e400}]
+    (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = read_samples(run)
+    assert [(one["step"], one["index"], one["text"], one["reward"], one["truth"]) for one in found] == [
+        (3, "7", "r", 1, "2"), (3, "7", "r", None, "2"), (4, None, "", None, None),
+    ]  # fmt: skip
+    assert found[0]["notes"] == "one of 8 rollouts, mean reward 0.25"
     run.config = {"trainer": {"rollout_data_dir": "${run_dir}/rollouts"}}
     (tmp_path / "rollouts").mkdir()
     for step in (2, 10, 9):
         (tmp_path / "rollouts" / f"{step}.jsonl").write_text(
-            json.dumps({"input": "p", "output": f"o{step}", "score": 1.0, "gts": 3}) + "\n"
+            (json.dumps({"input": "p", "output": f"o{step}", "score": 1.0, "gts": 3}) + "\n") * 2
         )
     found = read_samples(run)
-    assert [(one["step"], one["text"], one["notes"]) for end in ("start", "end") for one in found[end]] == [
-        (2, "o2", "expected 3"),
-        (10, "o10", "expected 3"),
-    ]
-    rollout = {"text": "x", "reward": 1.0, "statuses": ["ok"]}
+    assert [(one["step"], one["text"], one["truth"], one["times"]) for one in found] == [
+        (2, "o2", "3", 2), (9, "o9", "3", 2), (10, "o10", "3", 2),
+    ]  # fmt: skip
+    rollout = {"text": "x", "reward": 1.0, "statuses": ["ok", "ok"]}
     entries = [
         {"step": step, "problem": "p", "k": 3, "actions": [{"rollouts": [rollout, rollout | {"text": f"y{step}"}]}] * 2}
-        for step in range(1, 20)
+        for step in range(1, 90)
     ]
     (run.path / ENTRIES).write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     found = read_samples(run)
-    assert [one["step"] for one in found["start"]] == [1, 1, 2, 2, 3, 3, 4, 4]
-    assert [one["step"] for one in found["end"]] == [16, 16, 17, 17, 18, 18, 19, 19]
-    assert [one["text"] for one in found["start"][:2]] == ["x", "y1"]
-    assert found["start"][0]["notes"] == "2 of 4 rollouts, ok"
+    assert [one["step"] for one in found] == [step for step in (*range(1, 41), *range(50, 90)) for _ in (1, 2)]
+    assert [(one["text"], one["times"]) for one in found[:2]] == [("x", 2), ("y1", 2)]
+    assert (found[0]["index"], found[0]["where"], found[0]["notes"]) == ("p", "hidden tokens: 3", "ok")
+
+
+SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 50)), min_size=1, max_size=40)
+
+
+@given(SIZES, st.integers(0, 1500))
+def test_what_does_not_fit_into_a_page_is_left_out_step_by_step(sizes, room):
+    from verl_ext.report.run_samples import thinned
+
+    samples = [{"step": step, "text": "x" * size, "prompt": None} for step, size in sizes]
+    kept = thinned(samples, room)
+    steps = {sample["step"] for sample in kept}
+    assert kept == [sample for sample in samples if sample["step"] in steps]
+    assert max(step for step, _ in sizes) in steps
+    if sum(size for _, size in sizes) <= room:
+        assert kept == samples
+    if len(steps) > 1:
+        assert min(step for step, _ in sizes) in steps
+        assert sum(len(sample["text"]) for sample in kept) <= room

@@ -6,6 +6,7 @@ import pytest
 
 from verl_ext.report.__main__ import main
 from verl_ext.run.metrics_stream import STEP, MetricsStream
+from verl_ext.run.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -60,3 +61,24 @@ def test_a_folder_that_is_no_run_is_said(tmp_path: Path, capsys):
     assert main(["run", str(tmp_path), "--output", str(tmp_path / "r.html")]) == 2
     assert main(["compare", str(tmp_path / "none"), "--output", str(tmp_path / "r.html")]) == 2
     assert capsys.readouterr().err.count("neither metrics.jsonl nor hydra/ is there") == 2
+
+
+def test_the_accuracy_before_training_is_in_the_picture(tmp_path: Path):
+    stream, pictures = MetricsStream(tmp_path / "run" / "metrics.jsonl"), []
+    for step in (1, 2):
+        stream.append({STEP: step, "val-core/x/acc/mean@1": 0.3 * step})
+    for png in ("without", "with"):
+        command = ["run", str(tmp_path / "run"), "--png", str(tmp_path / png), "--metrics", "val-core/x/acc/mean@1"]
+        assert main(command) == 0
+        pictures.append((tmp_path / png / "val-core--x--acc--mean-1.png").read_bytes())
+        RunFolder(tmp_path / "run").write_first_validation({"val-core/x/acc/mean@1": 0.1}, seconds=1, num_prompts=9)
+    assert pictures[0] != pictures[1]
+
+
+def test_every_run_has_a_page_of_its_own(runs, capsys):
+    for run in (*runs, runs[0]):
+        assert main(["run", str(run)]) == 0
+    assert all((run / "report.html").is_file() for run in runs)
+    assert main(["compare", *map(str, runs)]) == 0
+    (page,) = runs[0].parent.glob("*.html")
+    assert page.name == f"compare-{runs[0].name}-{runs[1].name}.html"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from recipe.fast_dapo.pages.curriculum_view import conservation
 from verl_ext.report.curves import columns
 from verl_ext.report.recipe_pages import all_pages
-from verl_ext.report.run_facts import numbers, phase_columns, phases, state
+from verl_ext.report.run_facts import numbers, phase_columns, phases
 from verl_ext.report.run_warnings import find_warnings, null_steps
 from verl_ext.report.warning_rules import RULES
 from verl_ext.run.metrics_stream import STEP
@@ -60,7 +60,7 @@ def test_a_healthy_run_has_none():
         ("curriculum/qualified_share", 0.0, "no informative group", "look"),
         ("curriculum/unaccounted_rollouts", -2.0, "unaccounted rollouts", "problem"),
         ("tracin/update_skipped", 1.0, "update skipped", "look"),
-        ("actor/grad_norm", None, "NaN", "problem"),
+        ("actor/grad_norm", None, "NaN or Inf at step 7", "problem"),
         ("actor/grad_norm", 500.0, "gradient spikes", "look"),
         ("response_length/clip_ratio", 0.9, "cut responses", "look"),
     ],
@@ -70,6 +70,27 @@ def test_each_cause_has_its_warning_at_its_step(metric, value, title, level):
     assert (warning.title, warning.level, warning.steps, warning.metric) == (title, level, (7,), metric)
     assert warning.what
     assert warning.remedy
+
+
+def test_one_cause_of_nan_is_one_warning():
+    names = ("actor/grad_norm", "actor/pg_loss", "actor/entropy", "perf/a", "perf/b")
+    spoiled = [(step, name, None) for step in range(13, 21) for name in names]
+    # A mean of nothing now and then is another matter.
+    other, grave = _find(_run([*spoiled, (3, "timing_s/testing", None), (5, "timing_s/testing", None)]))[::-1]
+    assert (grave.title, grave.level, grave.steps) == ("NaN or Inf from step 13 on", "problem", tuple(range(13, 21)))
+    assert grave.what == "actor/grad_norm, actor/pg_loss, actor/entropy and 2 more (8 of 20 steps)"
+    assert "step 13" in grave.remedy
+    assert (other.title, other.level, other.metric) == ("NaN or Inf now and then", "look", "timing_s/testing")
+
+
+@given(st.dictionaries(st.sampled_from(["a/loss", "b", "c", "d/grad_norm"]), st.sets(st.integers(1, 9), min_size=1)))
+def test_every_nan_is_in_a_warning_and_a_grave_one_in_a_grave_warning(nulls):
+    found = find_warnings({STEP: list(range(1, 10))}, nulls={name: sorted(steps) for name, steps in nulls.items()})
+    for name, steps in nulls.items():
+        level = {"problem"} if name.endswith(("loss", "norm")) else {"problem", "look"}
+        own = [one for one in found if steps <= set(one.steps) and one.level in level]
+        assert any(name in one.what or " more (" in one.what for one in own)
+    assert len(found) <= len(nulls)
 
 
 def test_a_batch_whose_advantages_are_all_zero_taught_nothing():
@@ -135,6 +156,21 @@ def test_the_phases_add_up_to_the_time_of_the_steps():
     assert phases(columns([{STEP: 1}])) == []
 
 
+@given(st.floats(0, 50), st.floats(0, 50), st.lists(st.floats(0.1, 9), max_size=5), st.booleans())
+def test_with_the_wall_clock_all_phases_add_up_to_it(start_up, idle, tests, steps_are_timed):
+    """Start-up, each validation (the first one is before the first step), and what is between steps have a place."""
+    records = [{STEP: step, "timing_s/testing": seconds} for step, seconds in enumerate(tests)]
+    if steps_are_timed:
+        records += [{STEP: 10 + step, "timing_s/step": 2.0, "timing_s/gen": 1.5} for step in range(3)]
+    wall = start_up + idle + sum(tests) + 6.0 * steps_are_timed
+    found = dict(phases(columns(records), (wall, start_up)))
+    assert sum(found.values()) == pytest.approx(wall)
+    assert found.get("start-up", 0.0) == start_up
+    assert found.get("validation", 0.0) == pytest.approx(sum(tests))
+    over_time = phase_columns(columns(records))
+    assert sum(over_time.get("validation", ())) == pytest.approx(sum(tests[1:]))
+
+
 def test_the_headline_numbers_are_the_summarys_or_those_so_far():
     records = [
         {STEP: 1, "val-core/x/acc/mean@1": 0.5, "training/total/seconds": 1.0},
@@ -148,5 +184,3 @@ def test_the_headline_numbers_are_the_summarys_or_those_so_far():
         "seconds": 2.0,
     }
     assert numbers({"seconds": 7.0, "val_accuracy_before": None}, records)["seconds"] == 7.0
-    assert state(None, records) == {"finished": False, "step": 2, "of": None}
-    assert state({"global_steps": 2, "total_training_steps": 3}, records) == {"finished": True, "step": 2, "of": 3}

@@ -23,6 +23,12 @@ ARC = {"00d62c1b": {"train": [PAIR], "test": [PAIR]}}
 SCRIPTS = {
     "deepscaler": (json.dumps(MATH), ["--input"]),
     "math_file": (json.dumps(MATH), ["--name", "own", "--question", "problem", "--answer", "answer", "--input"]),
+    "svamp": (
+        json.dumps({"Body": "One.", "Question": "How many?", "Answer": 1.0})
+        + "\n"
+        + json.dumps({"Body": "Two.", "Question": "How many?", "Answer": 2.0}),
+        ["--holdout_size", "1", "--input"],
+    ),
     "real_toxicity_prompts": ("\n".join(map(json.dumps, TOXICITY)), ["--input"]),
     "arc": (json.dumps(ARC), ["--arc1_training"]),
 }

@@ -9,11 +9,17 @@ from recipe.fast_dapo.curriculum.source_watch import MIN_ROLLOUTS, SourceWatch
 
 
 def watch_of(
-    num: int, *, source: str = "sums", passes: int = 0, cut_off: int = 0, without_answer: int = 0
+    num: int, *, source: str = "sums", passes: int = 0, cut_off: int = 0, without_answer: int = 0, unanswered: int = 0
 ) -> SourceWatch:
     watch = SourceWatch()
     for i in range(num):
-        watch.observe(source, passed=i < passes, cut_off=i < cut_off, without_answer=i < without_answer)
+        watch.observe(
+            source,
+            passed=i < passes,
+            cut_off=i < cut_off,
+            without_answer=i < without_answer,
+            unanswered=i < unanswered,
+        )
     return watch
 
 
@@ -32,6 +38,10 @@ def test_a_source_is_named_after_200_rollouts_of_which_none_passed(num, passes, 
         ),
         ({"without_answer": 200}, "in 200 the reward found no answer"),
         ({"cut_off": 200, "without_answer": 200}, "were cut off"),
+        (
+            {"unanswered": 180, "without_answer": 200},
+            "180 ended at a call of a tool .* raise rollout",
+        ),
         ({"cut_off": 179, "without_answer": 179}, "read some of them"),
     ],
 )
@@ -53,3 +63,9 @@ def test_counts_survive_a_checkpoint():
     watch, resumed = watch_of(200, cut_off=3), SourceWatch()
     resumed.load_state_dict(json.loads(json.dumps(watch.state_dict())))
     assert resumed.explain() == watch.explain()
+
+
+def test_counts_of_a_release_that_counted_fewer_things_are_taken():
+    resumed = SourceWatch()
+    resumed.load_state_dict({"sums": {"rollouts": 200, "passes": 0, "cut_off": 200, "without_answer": 0}})
+    assert "200 were cut off" in resumed.explain()[0]

@@ -1,8 +1,10 @@
 """The versions and symbols of verl, vLLM and TransferQueue that this plugin relies on.
 
-Checked once before Ray starts (`check_versions`, `check_engine`), and symbol by symbol in `tests/compat/`.
+Checked once before Ray starts (`check_versions`, `check_engine`, `check_model_engine`), and symbol by symbol in
+`tests/compat/`.
 """
 
+import importlib
 import os
 from importlib import metadata
 from typing import Any
@@ -22,6 +24,20 @@ ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
     "sglang": {"sglang": ("0.5.12",)},
     "trtllm": {"tensorrt_llm": ()},
 }
+
+# Model engine (`model_engine`) -> distribution -> versions of verl's own set ("megatron" and "veomni-sft" of its
+# extras); (): verl names none. All of an engine's are needed.
+MODEL_ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
+    "dp": {},
+    "megatron": {"megatron-core": (), "megatron-bridge": ("0.5.2",)},
+    "torchtitan": {"torchtitan": ()},
+    "veomni": {"veomni": ("0.1.11",)},
+}
+# Megatron's weights under Hugging Face's names with actor.megatron.vanilla_mbridge=true, in place of megatron-bridge.
+VANILLA_BRIDGE: dict[str, dict[str, tuple[str, ...]]] = {"megatron": {"megatron-core": (), "mbridge": ()}}
+
+# Checked by nobody, and written down by every run.
+RECORDED = ("ray", "transformers", "tensordict", "numpy")
 
 SKIP_VARIABLE = "VERL_SIGNAL_SKIP_VERSION_CHECK"
 
@@ -82,6 +98,60 @@ def check_engine(engine: str) -> dict[str, str]:
         problems.append(f"rollout.name={engine}, and it is not installed; {tested or next(iter(wanted))} is needed")
     _refuse(problems)
     return found
+
+
+def check_model_engine(engine: str, *, has_vanilla_bridge: bool = False) -> dict[str, str]:
+    """Check what the model engine that a run asks for needs; of one that is not in `MODEL_ENGINES` nothing is known.
+
+    Args:
+        engine: `model_engine`.
+        has_vanilla_bridge: Megatron's `vanilla_mbridge`.
+
+    Returns:
+        Distribution name to installed version.
+
+    Raises:
+        IncompatibleVersionError: something is missing or of another version, or verl cannot import the engine with it.
+    """
+    wanted = (VANILLA_BRIDGE if has_vanilla_bridge else MODEL_ENGINES).get(engine, MODEL_ENGINES.get(engine, {}))
+    versions = {name: _installed(name) for name in wanted}
+    texts = [f"{name}=={supported[0]}" if supported else name for name, supported in wanted.items()]
+    needed = " and ".join(texts)
+    problems = [
+        f"model_engine={engine}, and {name} is not installed; {needed} {'are' if len(wanted) > 1 else 'is'} needed"
+        for name, version in versions.items()
+        if version is None
+    ]
+    problems += [
+        f"{name} {version} is installed; model_engine={engine} is of verl's own set with {needed}"
+        for name, version in versions.items()
+        if version is not None and wanted[name] and version not in wanted[name]
+    ]
+    if wanted and not problems and (missing := _missing_name(engine)):
+        found = ", ".join(f"{name} {version}" for name, version in versions.items())
+        problems.append(f"model_engine={engine}: verl cannot import its engine with {found} ({missing})")
+    _refuse(problems)
+    return {name: version for name, version in versions.items() if version is not None}
+
+
+def _missing_name(engine: str) -> str | None:
+    """What verl's engine imports and a library does not have, or None.
+
+    verl itself goes on without the engine, and a worker then says that it is unknown. What else fails, such as a shared
+    library of a device that this machine does not have, says nothing of the versions.
+    """
+    try:
+        importlib.import_module(f"verl.workers.engine.{engine}")
+    except ImportError as error:
+        return None if ".so" in str(error) else str(error)
+    except Exception:
+        return None
+    return None
+
+
+def used_libraries() -> dict[str, str]:
+    """Installed versions of what else decides how a run goes, for its records."""
+    return {name: version for name in RECORDED if (version := _installed(name)) is not None}
 
 
 def _refuse(problems: list[str]) -> None:

@@ -43,6 +43,38 @@ METRICS: Glossary = {
 }
 
 
+# Of verl's own metrics those that people look at most; for the pages.
+VERLS_METRICS: Glossary = {
+    "val-core/{set}/{reward}/mean@{n}": ("score", "mean over a validation set's prompts, n samples each"),
+    "val-core/{set}/{reward}/best@{n}/mean": ("score", "mean over prompts of the best of n samples"),
+    "val-core/{set}/{reward}/maj@{n}/mean": ("score", "mean over prompts of the most frequent answer of n samples"),
+    "critic/score/{statistic}": ("score", "reward of the batch's rollouts, as the reward function gives it"),
+    "critic/rewards/{statistic}": ("score", "the same with a KL penalty, where that is part of the reward"),
+    "critic/advantages/{statistic}": ("advantage", "of the tokens that are trained on"),
+    "critic/returns/{statistic}": ("score", "what the advantages are of, before a baseline"),
+    "critic/values/{statistic}": ("score", "the critic's prediction of the return"),
+    "actor/entropy": ("nats", "mean entropy of the policy per token: near 0, rollouts of a prompt become alike"),
+    "actor/entropy_loss": ("nats", "mean entropy of the policy per token"),
+    "actor/grad_norm": ("norm", "of the gradient before clipping, mean of the step's updates"),
+    "actor/pg_loss": ("loss", "policy gradient loss; its size says little, NaN says much"),
+    "actor/pg_clipfrac": ("fraction", "tokens whose probability ratio left the clip range from above"),
+    "actor/pg_clipfrac_lower": ("fraction", "tokens of negative advantage that the second clip bound caught"),
+    "actor/ppo_kl": ("nats", "approximate KL of the updated policy from the one that generated, per token"),
+    "actor/kl_loss": ("nats", "KL from the reference policy, as it is part of the loss"),
+    "actor/lr": ("rate", "learning rate"),
+    "response_length/{statistic}": ("tokens", "of the responses; clip_ratio: fraction that reached the limit"),
+    "prompt_length/{statistic}": ("tokens", "of the prompts; clip_ratio: fraction that reached the limit"),
+    "perf/throughput": ("tokens/s", "tokens of the batch per second and device"),
+    "perf/mfu/{role}": ("fraction", "of the devices' peak arithmetic that was used"),
+    "perf/max_memory_allocated_gb": ("GB", "largest memory that tensors took on a device"),
+    "perf/time_per_step": ("s", "the whole step"),
+    "timing_s/{phase}": ("s", "seconds of this part of the step"),
+    "timing_per_token_ms/{phase}": ("ms", "milliseconds of this part per token"),
+    "training/epoch": ("epochs", "of verl's data loader"),
+    "training/global_step": ("steps", "RL steps so far"),
+}
+
+
 def find_entry(name: str, glossary: Glossary) -> str | None:
     """The glossary's name for a metric: itself, or the pattern that stands for it; None without one."""
     if name in glossary:

@@ -1,11 +1,17 @@
-"""A checkpoint of verl as a model: its shards are merged by verl's own model merger, once, into a folder that is kept.
+"""A checkpoint of verl as a model: its Hugging Face weights where it has them, else its shards, which verl's own model
+merger merges, once, into a folder that is kept.
 
-A checkpoint's actor folder, as verl's FSDP engine writes it:
+A checkpoint's actor folder, as verl's FSDP and VeOmni engines write it:
 
     model_world_size_{W}_rank_{r}.pt   the weights of rank r
     fsdp_config.json                   W, among others
     lora_train_meta.json               rank and alpha, if LoRA factors were trained
     huggingface/                       configuration and tokenizer; all weights too, if the run was told to save them
+
+The merger reads FSDP's shards alone. As verl's Megatron engine writes it:
+
+    ckpt_contents.json                 what lies where
+    model/huggingface/                 all weights, unless megatron.use_dist_checkpointing keeps them in its own format
 
 Simplification: LoRA factors are merged into the weights. A run's engine may keep them apart, which rounds otherwise.
 """
@@ -25,17 +31,23 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from verl_ext.core.errors import CheckpointError
+from verl_ext.run.checkpoints import MEGATRON_CONTENTS
 
 CACHE = Path("outputs/merged_checkpoints")
 
 _SHARD = re.compile(r"model_world_size_(\d+)_rank_(\d+)\.pt")
 _LORA = "lora_train_meta.json"
+_MEGATRONS = Path("model/huggingface")
+# Device meshes that FSDPModelMerger knows.
+_MERGED_MESHES = (("fsdp",), ("ddp", "fsdp"))
+_CRITICS = "{} is a critic, which writes no text. Give the actor's folder."
+_SAVE_WEIGHTS = "have a run save them with hf_model in actor_rollout_ref.actor.checkpoint.save_contents"
 
 
 def actor_folder(model: str) -> Path | None:
-    """The folder of the shards, given it or the `global_step_N` that it is in; None if `model` is no checkpoint."""
+    """The folder of the weights, given it or the `global_step_N` that it is in; None if `model` is no checkpoint."""
     for folder in (Path(model), Path(model) / "actor"):
-        if _shards(folder):
+        if _shards(folder) or (folder / MEGATRON_CONTENTS).is_file():
             return folder
     return None
 
@@ -54,7 +66,9 @@ def fingerprint(folder: Path) -> str:
         16 hexadecimal digits; "" if there is no such folder, as for a model on the hub.
     """
     files = _shards(folder)
-    if files:
+    if (folder / MEGATRON_CONTENTS).is_file():
+        files = [folder / MEGATRON_CONTENTS, *(folder / _MEGATRONS).glob("*")]
+    elif files:
         files += [folder / "fsdp_config.json", folder / _LORA, *(folder / "huggingface").glob("*")]
     elif folder.is_dir():
         files = list(folder.iterdir())
@@ -74,7 +88,10 @@ def merged_model(model: str, cache: Path = CACHE) -> str:
     """
     actor = actor_folder(model)
     if actor is None:
+        _check_no_other_checkpoint(Path(model))
         return model
+    if (actor / MEGATRON_CONTENTS).is_file():
+        return str(_megatrons_weights(actor))
     shards = check_shards(actor)
     if _has_all_weights(actor):
         _say(f"{actor / 'huggingface'} has all weights: nothing to merge")
@@ -110,6 +127,40 @@ def merged_model(model: str, cache: Path = CACHE) -> str:
     return str(target)
 
 
+def _check_no_other_checkpoint(folder: Path) -> None:
+    """A `global_step_N` without weights of a known form: torchtitan's has others, or none."""
+    if (folder / "data.pt").is_file() and not (folder / "config.json").is_file():
+        raise CheckpointError(
+            f"{folder} is a checkpoint without weights that FSDP, VeOmni or Megatron would have saved below actor: "
+            "evaluate one of theirs, or a Hugging Face model."
+        )
+
+
+def _megatrons_weights(actor: Path) -> Path:
+    """The Hugging Face model of a checkpoint of verl's Megatron engine.
+
+    Raises:
+        CheckpointError: It has none, an adapter alone, or is a critic's.
+    """
+    try:
+        contents = json.loads((actor / MEGATRON_CONTENTS).read_text(encoding="utf-8"))
+        is_critics, has_adapter = contents["role"] == "critic", contents["backend"]["peft"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{actor / MEGATRON_CONTENTS} is not readable ({error!r}): copy it again.") from None
+    if is_critics:
+        raise CheckpointError(_CRITICS.format(actor))
+    folder = actor / _MEGATRONS
+    if any(folder.glob("*.safetensors")):
+        _say(f"{folder} has all weights: nothing to merge")
+        return folder
+    if has_adapter:
+        raise CheckpointError(
+            f"{actor} has LoRA factors beside no weights, as verl's Megatron engine saves them ({folder / 'adapter'}): "
+            "merge them into the model that the run began with, and give that."
+        )
+    raise CheckpointError(f"{actor} has its weights in Megatron's format alone: {_SAVE_WEIGHTS}.")
+
+
 def check_shards(actor: Path) -> list[Path]:
     """The shards of all ranks.
 
@@ -132,7 +183,7 @@ def check_shards(actor: Path) -> list[Path]:
             "saves its own: copy all of them into one folder."
         )
     if any("TokenClassification" in name for name in config.get("architectures") or ()):
-        raise CheckpointError(f"{actor} is a critic, which writes no text. Give the actor's folder.")
+        raise CheckpointError(_CRITICS.format(actor))
     return shards
 
 
@@ -165,7 +216,7 @@ def _merge(actor: str, target: str, log: str) -> None:
 
 
 def _merge_shards(actor: Path, target: Path) -> None:
-    _check_lora(actor)
+    _check_shard(actor)
     from verl.model_merger.base_model_merger import ModelMergerConfig
     from verl.model_merger.fsdp_model_merger import FSDPModelMerger
 
@@ -183,12 +234,19 @@ def _merge_shards(actor: Path, target: Path) -> None:
         _merge_adapter(target)
 
 
-def _check_lora(actor: Path) -> None:
-    """What verl's merger would take without a word, and give a model that is not the trained one."""
+def _check_shard(actor: Path) -> None:
+    """What verl's merger does not know, or would take without a word and give a model that is not the trained one."""
     import torch
 
     shard = next(iter(_shards(actor)))
-    names = list(torch.load(shard, map_location="cpu", weights_only=False, mmap=True))
+    weights = torch.load(shard, map_location="cpu", weights_only=False, mmap=True)
+    names = sorted(weights)
+    mesh = getattr(weights[names[0]], "device_mesh", None)  # the one that verl's merger looks at
+    if mesh is not None and mesh.mesh_dim_names not in _MERGED_MESHES:
+        raise CheckpointError(
+            f"{actor} has shards over a mesh of {mesh.mesh_dim_names}, as VeOmni's are, which verl's model merger does "
+            f"not know, and no Hugging Face weights: {_SAVE_WEIGHTS}."
+        )
     factors = [name for name in names if "lora_" in name]
     if factors and len(factors) == len(names):
         raise CheckpointError(

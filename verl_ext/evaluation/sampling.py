@@ -16,7 +16,7 @@ def load_tokenizer(model: str):
     if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
         raise SignalError(
             f"--model {model} is a folder without config.json. Expected a model in Hugging Face format, or for Fast "
-            "DAPO's evaluation a checkpoint of verl's FSDP engine (global_step_N or its actor folder); any other "
+            "DAPO's evaluation a checkpoint of verl's (global_step_N or its actor folder); any other "
             "checkpoint has to be merged first (python -m verl.model_merger)."
         )
     try:

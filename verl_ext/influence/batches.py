@@ -87,6 +87,18 @@ def sharded_like(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tenso
     return whole.redistribute(mesh, parameter.placements)
 
 
+def whole(tensor: torch.Tensor, device: torch.device | str | None = None) -> torch.Tensor:
+    """A sharded tensor gathered on every rank, on a device; a state that is offloaded is gathered where NCCL is."""
+    if not isinstance(tensor, DTensor):
+        return tensor.to(device)
+    mesh = tensor.device_mesh
+    shard = tensor.to_local().to(device or mesh.device_type)
+    sharded = DTensor.from_local(
+        shard, mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride()
+    )
+    return sharded.full_tensor()
+
+
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     """An attribute of an instance, replaced for a while."""

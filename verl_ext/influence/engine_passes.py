@@ -84,6 +84,10 @@ class EnginePasses(TrainingWorker):
             data=data, dp_group=self.engine.get_data_parallel_group(), same_micro_num_in_dp=True
         )
 
+    def _pad_size(self, micro_batch: TensorDict) -> int:
+        """Positions that the engine adds at the end of a packed sequence."""
+        return self.engine._get_packed_pad_size(int(micro_batch["input_ids"].offsets()[-1]))
+
     def _forward_backward(self, micro_batch: TensorDict, loss_function: Callable[..., Any]) -> dict[str, Any]:
         loss, output = self.engine.forward_step(micro_batch, loss_function=loss_function, forward_only=False)
         loss.backward()

@@ -30,11 +30,14 @@ from verl_ext.influence.batches import (
     sharded_like,
     unflat,
     validation_loss,
+    whole,
 )
 from verl_ext.influence.engine_passes import EnginePasses
+from verl_ext.influence.first_check import FirstCheck
 from verl_ext.influence.fsdp import without_gradient_sync
 from verl_ext.influence.method.denominators import denominator_factor
 from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
+from verl_ext.influence.method.preconditioner import adam_factors
 
 # What tests/compat/contract_uses.py cannot see: what verl's objects here are.
 RELIES_ON = {
@@ -63,12 +66,21 @@ class InfluenceTrainingWorker(EnginePasses):
     """verl's training worker with `compute_validation_gradient`, `compute_influence` and `train_one_pass`."""
 
     _ghost: GhostInfluence | None = None
+    _first_check: FirstCheck
     _scores: torch.Tensor | None = None
     _identity_error: float | None = None
     _anything_selected = True
+    _preconditioner = "none"
 
-    def set_up_influence(self, parameters: str) -> None:
-        """Choose the parameters that scores are taken over; see `GhostInfluence`.
+    def set_up_influence(self, parameters: str, preconditioner: str = "none") -> float:
+        """Choose the parameters that scores are taken over, see `GhostInfluence`, and the direction of G.
+
+        Args:
+            parameters: lora, or a regular expression.
+            preconditioner: none: G itself; adam: what AdamW makes of it, see `preconditioner.py`.
+
+        Returns:
+            The share of the trained parameters that they are.
 
         Raises:
             InfluenceError: the engine cannot be scored exactly.
@@ -83,7 +95,9 @@ class InfluenceTrainingWorker(EnginePasses):
             )
         if getattr(self.engine, "scaler", None) is not None:
             raise InfluenceError("float16 with a gradient scaler has no exact scores: set param_dtype to bf16 or fp32")
-        self._ghost = GhostInfluence(self.engine.module, parameters)
+        self._preconditioner = preconditioner
+        self._ghost, self._first_check = GhostInfluence(self.engine.module, parameters), FirstCheck()
+        return self._ghost.share_scored
 
     # ------------------------------ two passes ------------------------------
 
@@ -95,7 +109,8 @@ class InfluenceTrainingWorker(EnginePasses):
                 set's own have advantage 0.
 
         Returns:
-            The norm of G, and the cosine of the gradients of two halves of the set: how much of G is noise.
+            The norm of G, the cosine of the gradients of two halves of the set (how much of G is noise), both without
+            a preconditioner, and whether there is one.
         """
         ghost = self._require_ghost()
         loss = partial(validation_loss, config=self._actor_config)
@@ -109,12 +124,14 @@ class InfluenceTrainingWorker(EnginePasses):
                     with without_gradient_sync(self.engine.module), ghost.validation():
                         self._forward_backward(micro_batch, loss)
                 halves.append(flat(ghost.validation_gradients()))
+            factors = self._optimizer_factors()
         total, first = self._mean_over_ranks(torch.stack([halves[-1], halves[0]]))
         ghost.set_validation_gradients(unflat(total, ghost.validation_gradients()))
         second = total - first
         # One row a rank has no second half: nan.
         agreement = float(torch.dot(first, second) / (first.norm() * second.norm()))
-        return {"validation_gradient_norm": float(total.norm()), "validation_half_agreement": agreement}
+        metrics = {"validation_gradient_norm": float(total.norm()), "validation_half_agreement": agreement}
+        return metrics | self._precondition(factors)
 
     def compute_influence(self, data: TensorDict) -> dict[str, float]:
         """Score this rank's rows against G, or with `in_batch` against all other rows of the step; no communication of
@@ -124,7 +141,7 @@ class InfluenceTrainingWorker(EnginePasses):
             data: What `train_mini_batch` takes, and the non-tensors `in_batch` and `check_identity`.
 
         Returns:
-            With `in_batch`, the norm of G.
+            With `in_batch`, the norm of G, and whether it has a preconditioner.
         """
         ghost = self._require_ghost()
         in_batch = tu.pop(data, "in_batch", default=False)
@@ -135,15 +152,13 @@ class InfluenceTrainingWorker(EnginePasses):
             mini_batches = list(self._mini_batches(data))
             if in_batch:
                 metrics |= self._in_batch_gradient(mini_batches)
+            split = [micro_batch for mini_batch in mini_batches for micro_batch in self._split(mini_batch)]
+            self._first_check(self, ghost, split, self.loss_fn)
             ghost.reset_scores()
-            for mini_batch in mini_batches:
-                for micro_batch in self._split(mini_batch):
-                    with (
-                        without_gradient_sync(self.engine.module),
-                        self._scoring(micro_batch, in_batch, check_identity),
-                    ):
-                        self._forward_backward(micro_batch, self.loss_fn)
-                    ghost.drop_kept_gradients()
+            for micro_batch in split:
+                with without_gradient_sync(self.engine.module), self._scoring(micro_batch, in_batch, check_identity):
+                    self._forward_backward(micro_batch, self.loss_fn)
+                ghost.drop_kept_gradients()
         scores = ghost.scores(num_rows)
         if in_batch:
             # Of G, the mean over the ranks, a sample's own part is 1/W of its gradient.
@@ -158,15 +173,22 @@ class InfluenceTrainingWorker(EnginePasses):
         return RankScores(self.engine.get_data_parallel_rank(), scores.numpy(), self._identity_error)
 
     def _scoring(self, micro_batch: TensorDict, keep_gradients: bool, check_identity: bool) -> Any:
-        # Positions that the engine adds at the end of a packed sequence.
-        pad_size = self.engine._get_packed_pad_size(int(micro_batch["input_ids"].offsets()[-1]))
-        return self._require_ghost().scoring(sample_index(micro_batch, pad_size), keep_gradients, check_identity)
+        index = sample_index(micro_batch, self._pad_size(micro_batch))
+        return self._require_ghost().scoring(index, keep_gradients, check_identity)
 
     def _keep_scores(self, scores: torch.Tensor, check_identity: bool) -> None:
         ghost = self._require_ghost()
         self._scores = (scores / self.engine.get_data_parallel_size()).cpu()
         self._identity_error = ghost.identity_error() if check_identity else None
+        limit = ghost.limit
         ghost.reset_scores()
+        if self._identity_error is not None and not self._identity_error <= limit:
+            raise InfluenceError(
+                f"the scores of this step add up to something else than <its gradient, the validation gradient>: the "
+                f"identity error is {self._identity_error:.2g}, rounding is below {limit:g}. Tokens were lost, so "
+                "scores are not those of the update: please report it with the model and the configuration, and "
+                "train without the selection by influence"
+            )
 
     def _in_batch_gradient(self, mini_batches: list[TensorDict]) -> dict[str, float]:
         ghost = self._require_ghost()
@@ -177,7 +199,21 @@ class InfluenceTrainingWorker(EnginePasses):
                     self._forward_backward(micro_batch, self.loss_fn)
         total = self._mean_over_ranks(flat(ghost.validation_gradients()))
         ghost.set_validation_gradients(unflat(total, ghost.validation_gradients()))
-        return {"validation_gradient_norm": float(total.norm())}
+        return {"validation_gradient_norm": float(total.norm())} | self._precondition(
+            self._optimizer_factors(), keep=True
+        )
+
+    def _optimizer_factors(self) -> dict[str, torch.Tensor] | None:
+        """Of this rank's shards; where the engine is ready, for then an offloaded state is on the device."""
+        if self._preconditioner == "none":
+            return None
+        parameters = dict(self.engine.module.named_parameters())
+        return adam_factors(self.engine.optimizer, {name: parameters[name] for name in self._require_ghost().names})
+
+    def _precondition(self, factors: dict[str, torch.Tensor] | None, *, keep: bool = False) -> dict[str, float]:
+        if factors is not None:
+            self._require_ghost().precondition(factors, whole=whole, keep=keep)
+        return {"preconditioned": float(factors is not None)}
 
     # ------------------------------ one pass ------------------------------
 
@@ -219,6 +255,7 @@ class InfluenceTrainingWorker(EnginePasses):
             self._add_normalisation(mini_batch)
             outputs = []
             micro_batches, indices = self._split_with_indices(mini_batch)
+            self._first_check(self, ghost, micro_batches, loss_function)
             for micro_batch in micro_batches:
                 with without_gradient_sync(self.engine.module), self._scoring(micro_batch, True, check_identity):
                     outputs.append(self._forward_backward(micro_batch, loss_function))
@@ -272,8 +309,8 @@ class InfluenceWorker(ActorRolloutRefWorker):
     actor_worker_cls = InfluenceTrainingWorker
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def set_up_influence(self, parameters: str) -> None:
-        self.actor.set_up_influence(parameters)
+    def set_up_influence(self, parameters: str, preconditioner: str = "none") -> float:
+        return self.actor.set_up_influence(parameters, preconditioner)
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def compute_validation_gradient(self, data: TensorDict) -> TensorDict:

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_ext.cluster.pools import has_engines_apart
 from verl_ext.core.settings import refusal
+from verl_ext.launch.model_backend import LORA_RANK, MEGATRON_LORA_RANK, MODEL_ENGINES, TORCHTITAN, has_critic
 
 MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 OWN_MANAGER = "verl_ext.serving.agent_loop.SignalAgentLoopManager"
@@ -85,15 +86,35 @@ def _cuts_reported_probabilities(*whole: Any) -> Callable[[Any, DictConfig], boo
     )
 
 
-def _is_a_critics(value: Any, config: DictConfig) -> bool:
-    """Not fsdp2, and there is a critic (`verl.trainer.ppo.utils.need_critic`)."""
-    enable = config.critic.enable
-    has_critic = config.algorithm.adv_estimator == "gae" if enable is None else enable
-    return bool(has_critic) and value != "fsdp2"
+def _with_a_critic(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
+    return lambda value, config: has_critic(config) and is_asked(value, config)
 
 
-def _is_apart(value: Any, config: DictConfig) -> bool:
-    return value != "fsdp2" and value != config.actor_rollout_ref.actor.strategy
+def _is_not_the_actors(value: Any, config: DictConfig) -> bool:
+    return value != config.actor_rollout_ref.actor.strategy
+
+
+def _is_of_another_engine(value: Any, config: DictConfig) -> bool:
+    engine = MODEL_ENGINES.get(config.model_engine)
+    return engine is not None and value not in engine.strategies
+
+
+def _is_on_the_cpu(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
+    return lambda value, config: config.trainer.device == "cpu" and is_asked(value, config)
+
+
+def _is_read_by_others(key: str) -> Callable[[Any, DictConfig], bool]:
+    """LoRA factors are asked for with an option that the model engine does not read."""
+
+    def is_asked(value: Any, config: DictConfig) -> bool:
+        engine = MODEL_ENGINES.get(config.model_engine)
+        return bool(value) and engine is not None and engine.lora_rank != key
+
+    return is_asked
+
+
+def _sends_weights_without_adapter(value: Any, config: DictConfig) -> bool:
+    return bool(value) and has_engines_apart(config) and not config.actor_rollout_ref.model.lora.merge
 
 
 def _makes_whole_batches(updates: Any, config: DictConfig) -> bool:
@@ -104,6 +125,15 @@ def _makes_whole_batches(updates: Any, config: DictConfig) -> bool:
 def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
     return bool(value) and config.data.train_batch_size % value != 0
 
+
+_WITHOUT_ADAPTER = (
+    "verl sends engines on other devices the base weights without the adapter. Set "
+    "actor_rollout_ref.model.lora.merge=true"
+)
+_NEVER_FINISHED = (
+    "verl starts to save in the background, and nothing in it ever asks whether that has ended, nor writes what makes "
+    "the checkpoint whole. Set checkpoint.async_save=false"
+)
 
 SHARED = (
     Unsupported(
@@ -140,37 +170,68 @@ SHARED = (
         "so many updates of actor.ppo_mini_batch_size prompts must make a batch of data.train_batch_size. Set "
         "train_batch_size = parameter_sync_step x ppo_mini_batch_size",
     ),
+    Unsupported(LORA_RANK, _sends_weights_without_adapter, _WITHOUT_ADAPTER),
+    Unsupported(MEGATRON_LORA_RANK, _sends_weights_without_adapter, _WITHOUT_ADAPTER),
     Unsupported(
-        "actor_rollout_ref.model.lora_rank",
-        lambda value, config: value and has_engines_apart(config) and not config.actor_rollout_ref.model.lora.merge,
-        "verl sends engines on other devices the base weights without the adapter. Set "
-        "actor_rollout_ref.model.lora.merge=true",
+        LORA_RANK,
+        _is_read_by_others(LORA_RANK),
+        "verl's engine of this model_engine does not read it. Leave it at 0: with Megatron set "
+        "actor_rollout_ref.model.lora.rank; torchtitan and VeOmni train all weights",
+    ),
+    Unsupported(
+        MEGATRON_LORA_RANK,
+        _is_read_by_others(MEGATRON_LORA_RANK),
+        "verl's engine of this model_engine does not read it. Leave it at 0: with FSDP set "
+        "actor_rollout_ref.model.lora_rank; torchtitan and VeOmni train all weights",
     ),
     Unsupported(
         "actor_rollout_ref.rollout.name",
-        lambda value, config: value != "vllm" and config.trainer.device == "cpu",
+        _is_on_the_cpu(is_none_of("vllm")),
         "the CPU backend serves with vLLM alone. Set rollout.name=vllm",
     ),
     Unsupported(
         "model_engine",
-        is_none_of("dp"),
-        "only FSDP2 is supported. Leave it out: Megatron, VeOmni and torchtitan are other engines than the recipes' "
-        "workers are built on",
+        is_none_of(*MODEL_ENGINES),
+        "none of verl's model engines has this name. Set it to dp (FSDP), megatron, torchtitan or veomni",
+    ),
+    Unsupported(
+        "model_engine", _is_on_the_cpu(is_none_of("dp")), "the CPU backend trains with FSDP2 alone. Leave it at dp"
     ),
     Unsupported(
         "actor_rollout_ref.actor.strategy",
-        is_none_of("fsdp2"),
-        "only FSDP2 is supported. Set actor_rollout_ref.actor.strategy=fsdp2, and critic.strategy=fsdp2 with a critic",
+        _is_of_another_engine,
+        "it is of another engine than model_engine, whose options verl reads. Leave it out, or set model_engine; with "
+        "model_engine=dp it is fsdp2 or fsdp",
     ),
     Unsupported(
-        "actor_rollout_ref.ref.strategy", _is_apart, "only FSDP2 is supported. Leave it out: it is the actor's"
+        "actor_rollout_ref.actor.strategy",
+        _is_on_the_cpu(lambda value, config: value == "fsdp"),
+        "the CPU backend trains with FSDP2 alone. Leave it at fsdp2",
     ),
-    Unsupported("critic.strategy", _is_a_critics, "only FSDP2 is supported. Set critic.strategy=fsdp2"),
     Unsupported(
-        "actor_rollout_ref.actor.checkpoint.async_save",
-        is_set,
-        "a checkpoint would be verified and published while it is being written. Set checkpoint.async_save=false",
+        "actor_rollout_ref.ref.strategy",
+        _is_not_the_actors,
+        "the reference policy is of the actor's engine. Leave it out: it is the actor's strategy",
     ),
+    Unsupported(
+        "critic.strategy",
+        _with_a_critic(_is_not_the_actors),
+        "the critic is of the actor's engine. Leave it out: it is the actor's strategy",
+    ),
+    Unsupported(
+        "critic.strategy",
+        _with_a_critic(lambda value, _: value in TORCHTITAN.strategies),
+        "verl's torchtitan engine trains no critic. Set critic.enable=false, and another algorithm.adv_estimator than "
+        "gae",
+    ),
+    Unsupported(
+        "trainer.save_freq",
+        lambda value, config: config.model_engine == TORCHTITAN.name and isinstance(value, int) and value > 0,
+        "verl's torchtitan engine writes weights at every 500th step alone, whatever is asked for, and other "
+        "checkpoints would lack them. Set trainer.save_freq=-1: such a run cannot be resumed",
+    ),
+    Unsupported("actor_rollout_ref.actor.checkpoint.async_save", is_set, _NEVER_FINISHED),
+    Unsupported("critic.checkpoint.async_save", _with_a_critic(is_set), _NEVER_FINISHED),
     Unsupported(
         "trainer.v1.sync.parameter_sync_step",
         _leaves_a_remainder,

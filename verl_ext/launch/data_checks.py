@@ -14,6 +14,7 @@ from verl_ext.data.file_checks import FilesReport, check_files
 from verl_ext.data.raw_prompt import load_tokenizer
 from verl_ext.data.schema import DataFileError
 from verl_ext.data.schema_rules import FileRules, content_type, is_text
+from verl_ext.launch.preflight.agents import tool_schemas
 from verl_ext.trainer import default_reward
 
 INDEXED_DATASET = ("pkg://verl_ext.serving.indexed_dataset", "IndexedDataset")
@@ -260,6 +261,8 @@ def prompt_lengths(file: str, config: DictConfig, tokenizer: Any) -> np.ndarray 
     kwargs = dict(config.data.apply_chat_template_kwargs)
     if model.get("custom_chat_template"):
         kwargs["chat_template"] = model.custom_chat_template
+    if tools := tool_schemas(config):
+        kwargs["tools"] = tools
     with open_file(file) as opened:
         media = [data.get(key, default) for key, default in _MEDIA_KEYS.items()]
         content = content_type(opened.schema.field(data.prompt_key).type)

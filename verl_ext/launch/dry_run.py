@@ -9,7 +9,7 @@ arithmetic.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from verl_ext.cluster.pools import num_ranks
 from verl_ext.core.errors import ConfigError
@@ -25,6 +25,7 @@ from verl_ext.launch.estimate import (
     num_parameters,
     size,
 )
+from verl_ext.launch.model_backend import FSDP, MEGATRON, TORCHTITAN, layout, model_engine
 from verl_ext.launch.preflight.checks import Findings
 from verl_ext.launch.recipe import Recipe
 
@@ -95,15 +96,12 @@ def _prompt_lengths(config: DictConfig) -> Iterator[tuple[str, str]]:
 def step_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     """A step of a recipe that trains on rollouts of `data.train_batch_size` prompts, and the run."""
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
-    sequence_parallel = max(
-        actor.get("ulysses_sequence_parallel_size") or 1, actor.fsdp_config.get("ulysses_sequence_parallel_size") or 1
-    )
     batch = BatchArithmetic(
         config.data.train_batch_size,
         rollout.n,
         actor.ppo_mini_batch_size,
         actor.ppo_epochs,
-        max(1, num_ranks(config) // sequence_parallel),
+        layout(config).data_parallel,
     )
     yield "a step", f"{batch.prompts:,} prompts x {batch.group_size} rollouts = {batch.rollouts:,} rollouts"
     yield (
@@ -113,7 +111,8 @@ def step_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     )
     yield (
         "",
-        f"{batch.rows_per_rank:,} rows on each of {batch.ranks} ranks, {batch.update_rows_per_rank:,} of an update",
+        f"{batch.rows_per_rank:,} rows on each of {batch.ranks} {_groups(config, batch.ranks)}, "
+        f"{batch.update_rows_per_rank:,} of an update",
     )
     steps = config.trainer.total_training_steps
     if steps is not None:
@@ -123,14 +122,23 @@ def step_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
         )
 
 
+def _groups(config: DictConfig, count: int) -> str:
+    """What has rows of its own."""
+    each = num_ranks(config) // count
+    return "ranks" if each == 1 else f"groups of {each} ranks"
+
+
 def _memory(config: DictConfig) -> Iterator[tuple[str, str]]:
     model, rollout = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout
-    actor, ranks = config.actor_rollout_ref.actor, num_ranks(config)
+    actor, engine = config.actor_rollout_ref.actor, model_engine(config)
+    rank = OmegaConf.select(config, engine.lora_rank) if engine.lora_rank else 0
     path = model.get("hf_config_path") or model.path
     try:
         model_config = _local_model_config(path, bool(model.get("trust_remote_code", False)))
         parameters = num_parameters(model_config)
-        lora = num_lora_parameters(model_config, model.lora_rank, _targets(model)) if model.lora_rank > 0 else 0
+        # Megatron's modules have other names, and its one factor for query, key and value is counted as three.
+        targets = "all-linear" if engine is MEGATRON else _targets(model)
+        lora = num_lora_parameters(model_config, rank, targets) if rank else 0
     except (OSError, ValueError) as error:
         yield (
             "memory",
@@ -138,20 +146,20 @@ def _memory(config: DictConfig) -> Iterator[tuple[str, str]]:
         )
         yield "", f"({str(error).splitlines()[0]})"
         return
-    optimizer, fsdp = actor.optim, actor.fsdp_config
-    states = OPTIMIZER_STATES.get(optimizer.optimizer, 2)
-    if optimizer.optimizer == "SGD" and (optimizer.get("override_optimizer_config") or {}).get("momentum"):
+    node, optimizer = actor[engine.node], actor.optim
+    name = optimizer.get("optimizer") or optimizer.get("name")
+    states = {**OPTIMIZER_STATES, **engine.optimizer_states}.get(name.lower(), 2)
+    if name == "SGD" and (optimizer.get("override_optimizer_config") or {}).get("momentum"):
         states = 1
     gpu_bytes = _gpu_bytes(config)
     estimate = memory_estimate(
         parameters + lora,
         num_trained=lora or None,
-        num_shards=fsdp.fsdp_size if 0 < fsdp.fsdp_size < ranks else ranks,
+        storage=layout(config).storage,
         tensor_parallel=rollout.tensor_model_parallel_size,
-        weight_bytes=BYTES.get(str(fsdp.model_dtype), 4),
         serving_bytes=BYTES.get(str(rollout.dtype), 2),
         optimizer_states=states,
-        is_offloaded=(fsdp.param_offload, fsdp.optimizer_offload),
+        is_offloaded=(node.param_offload, node.optimizer_offload),
         utilization=rollout.gpu_memory_utilization,
         gpu_bytes=gpu_bytes,
     )
@@ -161,7 +169,7 @@ def _memory(config: DictConfig) -> Iterator[tuple[str, str]]:
     yield (
         f"memory per {where}",
         f"update {size(estimate['update'])}: weights {size(estimate['weights'])}, gradients "
-        f"{size(estimate['gradients'])}, {optimizer.optimizer} {size(estimate['optimizer'])}; and activations",
+        f"{size(estimate['gradients'])}, {name} {size(estimate['optimizer'])}; and activations",
     )
     engine = f"generation {size(estimate['generation'])}, and the engine's weights {size(estimate['serving'])}"
     if config.trainer.device == "cpu":
@@ -174,11 +182,19 @@ def _memory(config: DictConfig) -> Iterator[tuple[str, str]]:
     if config.trainer.device != "cpu":
         share = f"gpu_memory_utilization={rollout.gpu_memory_utilization}"
         yield "", f"at {share}: more than {size(estimate['smallest_gpu'])} per GPU"
-    # verl: FSDP2 with CPUOffloadPolicy (FSDPEngine._build_fsdp_module, forward_only).
     if actor.use_kl_loss and not lora:
-        yield "", f"the reference policy waits in the host's memory: {size(estimate['weights'])} per rank"
+        yield "", _reference(config, size(estimate["weights"]))
     if config.critic.get("enable") or config.algorithm.adv_estimator == "gae":
         yield "", "the critic comes on top, about as much as the actor's update"
+
+
+def _reference(config: DictConfig, weights: str) -> str:
+    """Where the weights of the reference policy are while it is not asked."""
+    engine = model_engine(config)
+    # FSDPEngine._build_fsdp_module and TorchTitanEngine: CPUOffloadPolicy of what is forward_only.
+    if engine in (FSDP, TORCHTITAN) or config.actor_rollout_ref.ref[engine.node].param_offload:
+        return f"the reference policy waits in the host's memory: {weights} per rank"
+    return f"the reference policy comes on top: {weights}, unless ref.{engine.node}.param_offload=true"
 
 
 def _targets(model: DictConfig) -> str | list[str]:

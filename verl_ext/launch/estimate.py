@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-# Tensors that an optimizer of torch.optim keeps for each weight that it trains; Adam's are the two moments.
-OPTIMIZER_STATES = {"Adam": 2, "AdamW": 2, "SGD": 0}
+# Tensors that an optimizer of torch.optim keeps for each weight that it trains; Adam's are the two moments. Names in
+# small letters.
+OPTIMIZER_STATES = {"adam": 2, "adamw": 2, "sgd": 0}
 BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
 
 
@@ -52,13 +53,40 @@ class BatchArithmetic:
         return -(-self.mini_batch_prompts * self.group_size // self.ranks)
 
 
+@dataclass(frozen=True)
+class Storage:
+    """How the trainer's tensors are stored.
+
+    Attributes:
+        weight_bytes: Of one weight.
+        gradient_bytes: Of one gradient.
+        master_bytes: Of the copy of a trained weight that the optimizer keeps; 0: it changes the weights themselves.
+        weight_shards: Ranks that share the weights.
+        gradient_shards: Ranks that share the gradients.
+        optimizer_shards: Ranks that share what the optimizer keeps.
+        keeps_gradients: Whether gradients have a buffer of their own, which stays after the update.
+    """
+
+    weight_bytes: int = 4
+    gradient_bytes: int = 4
+    master_bytes: int = 0
+    weight_shards: int = 1
+    gradient_shards: int = 1
+    optimizer_shards: int = 1
+    keeps_gradients: bool = False
+
+    @classmethod
+    def sharded(cls, ranks: int, weight_bytes: int = 4) -> "Storage":
+        """As FSDP stores them: so many ranks share everything, and gradients are of the weights' type."""
+        return cls(weight_bytes, weight_bytes, 0, ranks, ranks, ranks)
+
+
 def memory_estimate(
     num_parameters: int,
     *,
     num_trained: int | None = None,
-    num_shards: int = 1,
+    storage: Storage | None = None,
     tensor_parallel: int = 1,
-    weight_bytes: int = 4,
     serving_bytes: int = 2,
     optimizer_states: int = 2,
     is_offloaded: tuple[bool, bool] = (False, False),
@@ -70,13 +98,15 @@ def memory_estimate(
     P: parameters. L: those that are trained (LoRA's factors, or all). S: ranks that share the trainer's tensors. W: the
     tensor-parallel ranks of one engine. u: `gpu_memory_utilization`. M: bytes of a GPU.
 
-        weights    4 P / S     float32 whatever the forward computes in; its copies in bf16 live for one layer
-        gradients  4 L / S     in the weights' own type
-        optimizer  8 L / S     Adam's two moments in float32; nothing with SGD
-        serving    2 P / W     bf16 in the engine
+                   FSDP        Megatron                  T: TP x PP; S: all ranks
+        weights    4 P / S     2 P / T     float32 whatever the forward computes in, its copies in bf16 live for one
+                                           layer; Megatron's are bf16
+        gradients  4 L / S     4 L / T     in the weights' own type; Megatron's in float32
+        optimizer  8 L / S     12 L / S    Adam's two moments in float32, nothing with SGD; Megatron's float32 weights
+        serving    2 P / W                 bf16 in the engine
         KV cache   u M - serving
 
-    The first three are ZeRO stage 3 (Rajbhandari et al. 2020, arXiv:1910.02054, section 5), which PyTorch's FSDP
+    FSDP's are ZeRO stage 3 (Rajbhandari et al. 2020, arXiv:1910.02054, section 5), which PyTorch's FSDP
     implements (Zhao et al. 2023, arXiv:2304.11277); that paper's bf16 weights are absent, since FSDP casts each layer
     when it is needed. verl's defaults for the types: trainer/config/engine/fsdp.yaml, `model_dtype`. u: vLLM's share of
     all memory, its weights and activations included, so the KV cache is at most that.
@@ -86,9 +116,8 @@ def memory_estimate(
     Args:
         num_parameters: P.
         num_trained: L; None: all.
-        num_shards: S.
+        storage: Of the trainer's tensors; None: float32 on one rank. VeOmni's and torchtitan's are as FSDP's.
         tensor_parallel: W.
-        weight_bytes: Of one weight of the trainer.
         serving_bytes: Of one weight of the engine.
         optimizer_states: Tensors of the optimizer for each trained weight.
         is_offloaded: Whether (weights and gradients, optimizer) wait in the host's memory while they are not used.
@@ -101,12 +130,14 @@ def memory_estimate(
         the engine's weights alone do not fit.
     """
     trained = num_parameters if num_trained is None else num_trained
-    weights = _share(weight_bytes * num_parameters, num_shards)
-    gradients = _share(weight_bytes * trained, num_shards)
-    optimizer = _share(4 * optimizer_states * trained, num_shards)
+    stored = storage or Storage()
+    weights = _share(stored.weight_bytes * num_parameters, stored.weight_shards)
+    gradients = _share(stored.gradient_bytes * trained, stored.gradient_shards)
+    optimizer = _share((4 * optimizer_states + stored.master_bytes) * trained, stored.optimizer_shards)
     serving = _share(serving_bytes * num_parameters, tensor_parallel)
-    # Gradients are freed with the update.
-    generation = (0 if is_offloaded[0] else weights) + (0 if is_offloaded[1] else optimizer)
+    # FSDP frees gradients with the update.
+    kept = weights + (gradients if stored.keeps_gradients else 0)
+    generation = (0 if is_offloaded[0] else kept) + (0 if is_offloaded[1] else optimizer)
     update = weights + gradients + optimizer
     estimate = {
         "weights": weights,

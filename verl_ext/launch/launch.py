@@ -100,6 +100,19 @@ def people_errors() -> Iterator[None]:
         sys.exit(130)
 
 
+def explain_end(error: BaseException) -> tuple[str, str]:
+    """How a run ended, as `status.json` says it: `failed` or `interrupted`, and why."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", "Ctrl-C"
+    if isinstance(error, SystemExit):
+        return "interrupted", str(error.code)
+    if (known := _find_signal_error(error)) is not None:
+        return "failed", str(known)
+    # Ray's errors print the whole traceback of a worker, with the cause last.
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return "failed", f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
+
+
 def _find_signal_error(error: BaseException | None) -> SignalError | None:
     # Ray re-raises a worker's exception as its cause, under a class made on the fly.
     seen = 0

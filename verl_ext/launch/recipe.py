@@ -25,7 +25,14 @@ from verl_ext.run.summary import Phases, join_phases
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 # Paths that every configuration has; beside run_dir, which need not exist.
-PATHS = ("data.train_files", "data.val_files", "actor_rollout_ref.model.path")
+PATHS = (
+    "data.train_files",
+    "data.val_files",
+    "actor_rollout_ref.model.path",
+    "actor_rollout_ref.rollout.multi_turn.tool_config_path",
+    "actor_rollout_ref.rollout.multi_turn.function_tool_path",
+    "actor_rollout_ref.rollout.agent.agent_loop_config_path",
+)
 
 
 @dataclass(frozen=True)

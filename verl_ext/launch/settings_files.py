@@ -10,16 +10,17 @@ import importlib
 from pathlib import Path
 
 from verl_ext.core.settings_file import SettingsFile
-from verl_ext.serving.settings import FILE
+from verl_ext.run import rollout_texts
+from verl_ext.serving import settings as guards
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def settings_files() -> list[SettingsFile]:
-    """The one of all recipes, and what a recipe's `settings.py` names `FILE`, if it does."""
+    """Those of all recipes, and what a recipe's `settings.py` names `FILE`, if it does."""
     names = sorted(path.parent.name for path in ROOT.glob("recipe/*/settings.py"))
     modules = [importlib.import_module(f"recipe.{name}.settings") for name in names]
-    return [FILE, *(module.FILE for module in modules if hasattr(module, "FILE"))]
+    return [guards.FILE, rollout_texts.FILE, *(module.FILE for module in modules if hasattr(module, "FILE"))]
 
 
 def main() -> None:

@@ -6,14 +6,18 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from verl_ext.cluster.pools import has_several_nodes, num_ranks
-from verl_ext.core.compat import check_engine, check_versions
+from verl_ext.core.compat import check_engine, check_model_engine, check_versions, used_libraries
 from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.launch import dry_run, launch
 from verl_ext.launch.data_checks import check_data
+from verl_ext.launch.model_backend import has_vanilla_bridge
+from verl_ext.launch.own_version import own_version
 from verl_ext.launch.preflight import checks, resumed
 from verl_ext.launch.recipe import Recipe, all_paths, all_phases, check_settings
 from verl_ext.run.checkpoints import prepare_resume, sizes_alone
+from verl_ext.run.rollout_texts import read_rollout_texts
 from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import kept_status
 from verl_ext.run.summary import print_summary
 from verl_ext.serving.settings import read_guards
 
@@ -40,7 +44,9 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     launch.resolve_paths(config, *all_paths())
     check_settings(config, recipe)
     versions |= check_engine(config.actor_rollout_ref.rollout.name)
+    versions |= check_model_engine(config.model_engine, has_vanilla_bridge=has_vanilla_bridge(config))
     read_guards(config)
+    read_rollout_texts(config)
     if recipe.scores_rollouts:
         launch.choose_reward(config)
     checks.check_options(config)
@@ -71,12 +77,12 @@ def train(config: DictConfig, recipe: Recipe) -> None:
         print(f"\n{recipe.title}\n{dry_run.report(config, versions, recipe, found)}")
         return
     found.warn()
-    with folder.locked():
+    with folder.locked(), kept_status(folder.status, launch.explain_end):
         # With several nodes these read the files, side by side (`runner.verify_resume`).
         find_changed = sizes_alone if has_several_nodes(config) else None
         for warning in prepare_resume(config.trainer, num_ranks(config), find_changed):
             print(f"warning: {warning}", file=sys.stderr)
-        folder.write_versions(versions)
+        folder.write_versions(versions | used_libraries() | own_version(launch.PROJECT_ROOT))
         resumed.write_settings(folder.path, config)
         launch.run(config, run_ppo)
     print_summary(folder, recipe.title, all_phases())

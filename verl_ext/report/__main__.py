@@ -28,8 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
     for command in (*(command for pages in all_pages() for command in pages.commands), *COMMANDS):
         sub = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(sub)
-        _add_output(sub, command.NAME)
-        sub.set_defaults(source=command.source)
+        _add_output(sub)
+        sub.set_defaults(source=command.source, default_output=command.default_output)
     options = parser.parse_args(arguments)
     try:
         source = options.source(options)
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.serve is not None:
             serve(source, options.serve)
         else:
-            path = _output_path(options.output, options.command)
+            path = _output_path(options.output or options.default_output(options), options.command)
             path.write_text(render(source.page()), encoding="utf-8")
             print(f"{path}  ({path.stat().st_size / 1e6:.1f} MB; open it in a browser)")
     except (SignalError, OSError) as error:
@@ -46,13 +46,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _add_output(parser: argparse.ArgumentParser, name: str) -> None:
+def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path("outputs/report"),
         metavar="FILE|DIR",
-        help=f"where to write; in a folder it is {name}.html (default: outputs/report)",
+        help="where to write (default: into the run folder; a comparison beside the runs)",
     )
     parser.add_argument(
         "--serve",

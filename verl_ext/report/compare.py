@@ -6,14 +6,25 @@ from typing import Any
 
 from verl_ext.report import curves
 from verl_ext.report.blocks import pack
-from verl_ext.report.compare_data import compare_curve_blocks, names_of, number_rows
+from verl_ext.report.compare_data import (
+    accuracy_points,
+    compare_curve_blocks,
+    level_rows,
+    names_of,
+    number_rows,
+    seed_groups,
+)
 from verl_ext.report.page import Page
 from verl_ext.report.plots import add_png_arguments, write_pngs
 from verl_ext.report.run import style_block
 from verl_ext.report.run_config import differences, flatten
 from verl_ext.report.run_data import run_line
+from verl_ext.report.run_facts import numbers
 from verl_ext.report.run_records import RunRecords, read_run, stamp
+from verl_ext.report.run_state import status_stamp
 from verl_ext.run.metrics_stream import STEP
+from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import StatusFile
 
 NAME = "compare"
 HELP = "Several runs on one page: curves over steps, seconds or rollouts, their numbers, what was configured apart."
@@ -33,8 +44,9 @@ class CompareSource:
 
     def refresh(self) -> int:
         for place, path in enumerate(self._paths):
-            folder = RunRecords(path).folder
-            now = (stamp(folder.metrics), stamp(folder.summary), stamp(path / "hydra" / "config.yaml"))
+            folder = RunFolder(path)
+            files = (folder.metrics, folder.summary, folder.first_validation, path / "hydra" / "config.yaml")
+            now = (*map(stamp, files), status_stamp(StatusFile(folder.status).read()))
             if now != self._stamps[place]:
                 self._stamps[place], self._runs[place] = now, read_run(path)
                 self._version += 1
@@ -55,17 +67,29 @@ def _blocks(runs: list[RunRecords]) -> dict[str, str]:
         run_line(run, table) | {"name": name} for run, table, name in zip(runs, tables, names, strict=True)
     ]
     known = {name for table in tables for name in table}
+    groups = seed_groups(names, [flatten(run.config) for run in runs])
+    for line, group in zip(lines, groups, strict=True):
+        line["group"] = group
+    common = min((run.metrics[-1][STEP] for run in runs if run.metrics), default=0)
     index = {
         "about": [f"{len(runs)} runs", *(f"{name}: {run.path}" for name, run in zip(names, runs, strict=True))],
         "views": ["curves", "numbers", "configuration"],
         "runs": lines,
+        "glossary": curves.explained(known),
         "groups": curves.groups(known),
         "headlines": curves.headlines(known - {STEP}),
         "numbers": number_rows([line["numbers"] for line in lines]),
+        "common_step": common,
+        "common_numbers": number_rows([numbers(None, _until(run, common)) for run in runs]),
+        "levels": level_rows([accuracy_points(table) for table in tables]),
         "configuration": differences([flatten(run.config) for run in runs]),
         "num_keys": len({key for run in runs for key in flatten(run.config)}),
     }
     return {"index": pack(index), "style": style_block()} | compare_curve_blocks(tables)
+
+
+def _until(run: RunRecords, step: int) -> list[dict[str, Any]]:
+    return [record for record in run.metrics if record[STEP] <= step]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths", type=Path, nargs="+", metavar="RUN_DIR", help="run folders; the first is the reference"
     )
     add_png_arguments(parser)
+
+
+def default_output(options: argparse.Namespace) -> Path:
+    """Beside the first run, named after all of them."""
+    paths = [path.resolve() for path in options.paths]
+    return paths[0].parent / f"compare-{'-'.join(path.name for path in paths)[:100]}.html"
 
 
 def source(options: argparse.Namespace) -> CompareSource:

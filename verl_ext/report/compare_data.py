@@ -1,11 +1,22 @@
-"""Several runs side by side: names, curves, numbers with differences, configurations. Pure."""
+"""Several runs side by side: names, curves, numbers with differences, what an accuracy cost, seeds. Pure."""
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from verl_ext.report import curves
 from verl_ext.report.blocks import pack
+from verl_ext.run.trainer_metrics import is_accuracy
+
+# Keys that runs of one configuration and several seeds do not share.
+_OF_ONE_RUN = re.compile(r"seed|run_dir|experiment_name|local_dir", re.IGNORECASE)
+_NUM_LEVELS = 5
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
+
+Point = tuple[float, float | None, float | None]
+"""(accuracy, rollouts generated, seconds) at a validation."""
 
 Table = Mapping[str, Sequence[float | None]]
 
@@ -55,3 +66,62 @@ def number_rows(numbers: Sequence[Mapping[str, float]]) -> list[list[Any]]:
 
 def _difference(value: float | None, first: float | None) -> float | None:
     return None if value is None or first is None else curves.short(value - first)
+
+
+# ------------------------------ what an accuracy cost ------------------------------
+
+
+def accuracy_points(table: Table) -> list[Point]:
+    """Of every validation, in order: the mean over the validation sets, with what it cost until then."""
+    names = [name for name in table if is_accuracy(name)]
+    rows = zip(
+        zip(*(table[name] for name in names), strict=True) if names else (),
+        curves.axis(table, "rollouts") or [None] * len(table[names[0]] if names else ()),
+        curves.axis(table, "seconds") or [None] * len(table[names[0]] if names else ()),
+        strict=False,
+    )
+    found: list[Point] = []
+    for values, rollouts, seconds in rows:
+        known = [value for value in values if value is not None]
+        if known:
+            found.append((sum(known) / len(known), rollouts, seconds))
+    return found
+
+
+def accuracy_levels(runs: Sequence[Sequence[Point]]) -> list[float]:
+    """At most `_NUM_LEVELS` round accuracies that no run began with and at least one has reached."""
+    known = [points for points in runs if points]
+    if not known:
+        return []
+    low = max(points[0][0] for points in known)
+    high = max(point[0] for points in known for point in points)
+    step = next((step for step in _STEPS if (high - low) / step <= _NUM_LEVELS), _STEPS[-1])
+    rounded = [round(number * step, 2) for number in range(math.ceil(1 / step) + 1)]
+    return [level for level in rounded if low < level <= high][-_NUM_LEVELS:]
+
+
+def reached(points: Sequence[Point], level: float) -> tuple[float | None, float | None] | None:
+    """Rollouts and seconds until the first validation with at least this accuracy; None: there was none."""
+    return next(((rollouts, seconds) for accuracy, rollouts, seconds in points if accuracy >= level), None)
+
+
+def level_rows(runs: Sequence[Sequence[Point]]) -> list[list[Any]]:
+    """[accuracy, [[rollouts, seconds] or None for each run]] of `accuracy_levels`."""
+    return [[level, [reached(points, level) for points in runs]] for level in accuracy_levels(runs)]
+
+
+# ------------------------------ seeds ------------------------------
+
+
+def seed_groups(names: Sequence[str], configs: Sequence[Mapping[str, str]]) -> list[int]:
+    """For each run the number of its group: runs whose configurations differ in seeds and names only.
+
+    Of runs without a configuration, those whose names differ in a number at the end.
+    """
+    numbers: dict[Any, int] = {}
+    found = []
+    for name, config in zip(names, configs, strict=True):
+        kept = frozenset((key, value) for key, value in config.items() if not _OF_ONE_RUN.search(key))
+        key = kept or re.sub(r"[-_.]?(seed|s)?[-_.]?\d+$", "", name)
+        found.append(numbers.setdefault(key, len(numbers)))
+    return found

@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from verl_ext.launch.recipe import recipes
+from verl_ext.core.metric_glossary import VERLS_METRICS, find_entry
+from verl_ext.launch.recipe import glossaries, recipes
 from verl_ext.report.recipe_pages import all_pages
 from verl_ext.run.metrics_stream import STEP
+from verl_ext.run.trainer_metrics import is_accuracy
 
 AXES = {
     "step": (STEP, "step"),
@@ -21,7 +23,7 @@ _NEXT_GROUPS = ("engine_guard", "critic", "actor")
 
 # What a person looks at first, in this order; a name that ends with `*` stands for all that begin so. Those of recipes
 # stand between.
-_FIRST_HEADLINES = ("val-core/*", "critic/score/mean")
+_FIRST_HEADLINES = ("critic/score/mean",)
 _NEXT_HEADLINES = (
     "actor/entropy",
     "actor/grad_norm",
@@ -30,6 +32,7 @@ _NEXT_HEADLINES = (
     "timing_s/step",
 )
 NUM_HEADLINES = 8
+NUM_ACCURACIES = 3  # of several validation sets; the overview has all of them in one chart
 
 
 def columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
@@ -55,7 +58,8 @@ def groups(names: Iterable[str]) -> dict[str, list[str]]:
 
 def headlines(names: Iterable[str]) -> list[str]:
     """The metrics that are shown when none was chosen: at most `NUM_HEADLINES`."""
-    known, chosen = sorted(names), []
+    known = sorted(names)
+    chosen = accuracies(known)[:NUM_ACCURACIES]
     own = (pattern for pages in all_pages() for pattern in pages.headlines)
     for pattern in (*_FIRST_HEADLINES, *own, *_NEXT_HEADLINES):
         if pattern.endswith("*"):
@@ -63,6 +67,27 @@ def headlines(names: Iterable[str]) -> list[str]:
         elif pattern in known:
             chosen.append(pattern)
     return (chosen or known)[:NUM_HEADLINES]
+
+
+def accuracies(names: Iterable[str]) -> list[str]:
+    """The mean accuracy of each validation set; without any, another metric of `val-core/`.
+
+    Of several samples a prompt verl also has best@n and maj@n.
+    """
+    core = sorted(name for name in names if name.startswith("val-core/"))
+    return [name for name in core if is_accuracy(name)] or core[:1]
+
+
+def explained(names: Iterable[str]) -> dict[str, str]:
+    """Metric -> what it means, with its unit, as far as a glossary has it."""
+    found: dict[str, str] = {}
+    for name in names:
+        for glossary in (*glossaries().values(), VERLS_METRICS):
+            if (entry := find_entry(name, glossary)) is not None:
+                unit, meaning = glossary[entry]
+                found[name] = f"{meaning} [{unit}]"
+                break
+    return found
 
 
 def smooth(values: Sequence[float | None], weight: float) -> list[float | None]:

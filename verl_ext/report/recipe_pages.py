@@ -14,8 +14,9 @@ from verl_ext.report.run_records import RunRecords
 from verl_ext.report.server import Source
 from verl_ext.report.warning_rules import Rule
 
-# Texts of a run's start and of its end: {step, where, prompt, text, reward, notes} each.
-Samples = dict[str, list[dict[str, Any]]]
+# A text of the policy: {step, index (of the prompt), where, prompt, text, truth, reward, notes}, and `times` if it came
+# more than once; step, where, text and notes are always there, of the others some are None.
+Sample = dict[str, Any]
 
 
 class Command(Protocol):
@@ -39,6 +40,10 @@ class Command(Protocol):
         """What it shows."""
         ...
 
+    def default_output(self, options: argparse.Namespace) -> Path:
+        """The page's file, where `--output` names none: another one for each run."""
+        ...
+
 
 @dataclass(frozen=True)
 class View:
@@ -46,14 +51,14 @@ class View:
 
     Attributes:
         name: `runs.views[name]` in its script, and `view=name` in the address.
-        script: Draws it (see `page.Page.scripts`); what it pushes to `runs.overview` stands on the first tab.
+        scripts: Draw it (see `page.Page.scripts`); what they push to `runs.overview` stands on the first tab.
         files: In the run folder, that make it new when they change.
         blocks: Its data by the names that the script loads; without any there is no tab.
         overview: What is in the index under `parts[name]`: little, as every view waits for it; None: nothing.
     """
 
     name: str
-    script: str
+    scripts: tuple[str, ...]
     files: tuple[str, ...]
     blocks: Callable[[RunRecords], dict[str, str]]
     overview: Callable[[RunRecords], Any] = lambda run: None
@@ -66,7 +71,7 @@ class RecipePages:
     Attributes:
         commands: Pages of its own.
         views: Of the run's page.
-        samples: `start` and `end` of a run folder's texts, both empty if its files are not there.
+        samples: Texts of a run folder, in the order of steps; empty if its files are not there.
         rules: What a person should be warned of.
         headlines: Metrics that a person looks at first, most important first; one that ends with `*` stands for all
             that begin so.
@@ -74,7 +79,7 @@ class RecipePages:
 
     commands: tuple[Command, ...] = ()
     views: tuple[View, ...] = ()
-    samples: Callable[[Path], Samples] | None = None
+    samples: Callable[[Path], list[Sample]] | None = None
     rules: tuple[Rule, ...] = ()
     headlines: tuple[str, ...] = ()
 

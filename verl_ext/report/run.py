@@ -14,8 +14,11 @@ from verl_ext.report.plots import add_png_arguments, write_pngs
 from verl_ext.report.recipe_pages import View, all_pages
 from verl_ext.report.run_config import config_rows, flatten, override_keys
 from verl_ext.report.run_data import curve_blocks, run_index
-from verl_ext.report.run_records import RunRecords, read_run, stamp
+from verl_ext.report.run_records import read_run, stamp
 from verl_ext.report.run_samples import read_samples
+from verl_ext.report.run_state import status_stamp
+from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import StatusFile
 
 NAME = "run"
 HELP = "A run's configuration, curves, time, warnings and samples, and its recipe's own views."
@@ -45,7 +48,8 @@ class RunSource:
         self._blocks: dict[str, dict[str, str]] = {}
 
     def refresh(self) -> int:
-        stamps = {name: stamp(path) for name, path in self._files().items()}
+        stamps: dict[str, Any] = {name: stamp(path) for name, path in self._files().items()}
+        stamps["status"] = status_stamp(StatusFile(RunFolder(self._path).status).read())
         changed = {name for name, own in stamps.items() if own != self._stamps.get(name, "never read")}
         if changed:
             self._stamps = stamps
@@ -57,13 +61,13 @@ class RunSource:
     def page(self) -> Page:
         if self._page is None:
             blocks = {name: block for part in self._blocks.values() for name, block in part.items()}
-            scripts = (*SCRIPTS, *(view.script for view in _views()), LAST_SCRIPT)
+            scripts = (*SCRIPTS, *(script for view in _views() for script in view.scripts), LAST_SCRIPT)
             self._page = Page(f"Run {self._run.name}", scripts, blocks, with_plotly=True)
         return self._page
 
     def _files(self) -> dict[str, Path]:
-        folder = RunRecords(self._path).folder
-        shared = (folder.metrics.name, folder.summary.name, CONFIG)
+        folder = RunFolder(self._path)
+        shared = (folder.metrics.name, folder.summary.name, folder.first_validation.name, CONFIG)
         return {name: self._path / name for name in (*shared, *(name for recipe in recipes() for name in recipe.files))}
 
     def _read(self, changed: set[str]) -> None:
@@ -76,10 +80,12 @@ class RunSource:
             layers = config_layers(run.recipe, (run.hydra.get("runtime") or {}).get("choices"))
             rows = config_rows(flatten(run.config), override_keys(run.overrides), layers)
             parts["config"] = {"config": pack(rows), "style": style_block()}
-        parts["samples"] = {"samples": pack(read_samples(run))}
+        samples = read_samples(run)
+        parts["samples"] = {"samples": pack(samples)}
         views = ["overview", "curves", "configuration", "samples"]
         views += [view.name for view in _views() if parts[view.name]]
-        parts["run"] = {"index": pack(run_index(run, views))} | curve_blocks(curves.columns(run.metrics))
+        index = run_index(run, views) | {"has_samples": bool(samples)}
+        parts["run"] = {"index": pack(index)} | curve_blocks(curves.columns(run.metrics))
 
 
 def _views() -> tuple[View, ...]:
@@ -95,6 +101,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`."""
     parser.add_argument("path", type=Path, metavar="RUN_DIR", help="a run folder, also of a run that still goes on")
     add_png_arguments(parser)
+
+
+def default_output(options: argparse.Namespace) -> Path:
+    """In the run folder."""
+    return options.path / "report.html"
 
 
 def source(options: argparse.Namespace) -> RunSource:

@@ -8,6 +8,7 @@ samples          texts of the start and the end
 A recipe's views have blocks of their own.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from verl_ext.report import curves, run_facts
 from verl_ext.report.blocks import pack
 from verl_ext.report.recipe_pages import all_pages
 from verl_ext.report.run_records import RunRecords
+from verl_ext.report.run_state import run_state, wall_clock
 from verl_ext.report.run_warnings import find_warnings, null_steps
 from verl_ext.run.metrics_stream import STEP
 
@@ -34,10 +36,10 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
         run: What to show.
         views: Those that this run has data for.
     """
-    table = curves.columns(run.metrics)
+    table, nulls = curves.columns(run.metrics), null_steps(run.metrics)
     found = find_warnings(
         table,
-        nulls=null_steps(run.metrics),
+        nulls=nulls,
         superseded=run.superseded,
         num_broken=run.num_broken,
         max_probs_diff=engine_bound(run.config),
@@ -48,15 +50,20 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
         "views": list(views),
         "last_write": run.last_write,
         "findings": [list(map(str, pair)) for pair in _pairs((run.summary or {}).get("findings"))],
-        "overrides": run.overrides,
+        "command": command(run),
+        "num_val_prompts": run.first_validation.get("num_prompts"),
         "versions": versions(run),
         "warnings": [one.as_dict() for one in found],
-        "phases": run_facts.phases(table),
+        "phases": run_facts.phases(table, wall_clock(run.status)),
+        "phase_steps": run_facts.phase_steps(table),
         "phase_columns": {
             name: [curves.short(value, 4) for value in values]
             for name, values in run_facts.phase_columns(table).items()
         },
         "parts": {view.name: view.overview(run) for pages in all_pages() for view in pages.views if view.name in views},
+        "nulls": {name: steps for name, steps in nulls.items() if name in table},
+        "accuracies": curves.accuracies(table),
+        "glossary": curves.explained(table),
         "groups": curves.groups(table),
         "headlines": curves.headlines(name for name in table if name != STEP),
     }
@@ -67,7 +74,7 @@ def run_line(run: RunRecords, table: Mapping[str, Sequence[float | None]]) -> di
     return {
         "name": run.name,
         "recipe": run.recipe,
-        "state": run_facts.state(run.summary, run.metrics),
+        "state": run_state(run.status, run.summary, run.metrics),
         "numbers": {name: curves.short(value) for name, value in run_facts.numbers(run.summary, run.metrics).items()},
         "axes": {choice: [curves.short(value) for value in curves.axis(table, choice)] for choice in curves.AXES},
     }
@@ -85,6 +92,14 @@ def versions(run: RunRecords) -> dict[str, str]:
     runtime = run.hydra.get("runtime")
     hydra = runtime.get("version") if isinstance(runtime, dict) else None
     return ({"hydra": str(hydra)} if hydra else {}) | run.versions
+
+
+def command(run: RunRecords) -> str:
+    """What started the run, to be typed again; as near to it as the folder tells."""
+    given = run.status.get("command")
+    if isinstance(given, str) and given:
+        return given
+    return shlex.join(["python", "-m", f"recipe.{run.recipe}.main", *run.overrides])
 
 
 def _pairs(value: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A run in a few numbers and tables: state, headline numbers, time by phase. Pure."""
+"""A run in a few numbers and tables: headline numbers, time by phase. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,23 +8,19 @@ from verl_ext.run.metrics_stream import STEP
 from verl_ext.run.summary import seconds_by_phase
 from verl_ext.run.trainer_metrics import validation_accuracy
 
+_TIMER = "timing_s/"
+VALIDATION = "validation"
+
 Columns = Mapping[str, Sequence[float | None]]
-
-
-def state(summary: Mapping[str, Any] | None, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Whether the run is finished, and how far it came."""
-    last = records[-1][STEP] if records else 0
-    if summary is None:
-        return {"finished": False, "step": last, "of": None}
-    return {"finished": True, "step": summary.get("global_steps", last), "of": summary.get("total_training_steps")}
 
 
 def numbers(summary: Mapping[str, Any] | None, records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Headline numbers: of the summary, or, while there is none, of the records so far."""
     last = records[-1] if records else {}
-    accuracies = [value for record in records if (value := _accuracy(record)) is not None]
+    validated = [(record[STEP], value) for record in records if (value := _accuracy(record)) is not None]
+    accuracies = [value for _, value in validated]
     found: dict[str, Any] = {
-        "val_accuracy_before": None,
+        "val_accuracy_before": accuracies[0] if validated and validated[0][0] == 0 else None,
         "val_accuracy_after": accuracies[-1] if accuracies else None,
         "val_accuracy_best": max(accuracies) if accuracies else None,
         "global_steps": last.get(STEP),
@@ -37,33 +33,55 @@ def numbers(summary: Mapping[str, Any] | None, records: Sequence[Mapping[str, An
     return {name: value for name, value in found.items() if type(value) in (int, float)}
 
 
-def phases(columns: Columns) -> list[list[Any]]:
-    """[phase, seconds] over all recorded steps, by `all_phases`, longest first; what no phase names is `rest`."""
-    prefix = "timing_s/"
+def phases(columns: Columns, wall: tuple[float, float] | None = None) -> list[list[Any]]:
+    """[phase, seconds], longest first: the phases of steps, validation, and what is in no step.
+
+    What no phase of a step names is `rest`. With the wall clock, all of them add up to it.
+
+    Args:
+        columns: With verl's timers.
+        wall: Seconds of the run, and of them until it began to validate or train.
+    """
     timing = {
-        name.removeprefix(prefix): sum(value for value in values if value is not None)
+        name.removeprefix(_TIMER): sum(value for value in values if value is not None)
         for name, values in columns.items()
-        if name.startswith(prefix)
+        if name.startswith(_TIMER)
     }
-    if "step" not in timing:
+    if "step" not in timing and wall is None:
         return []
-    found = seconds_by_phase({"seconds": timing["step"], "seconds_by_phase": timing}, all_phases())
+    steps = timing.get("step", 0.0)
+    found = seconds_by_phase({"seconds": steps, "seconds_by_phase": timing}, all_phases())
+    found[VALIDATION] = timing.get("testing", 0.0)
+    if wall is not None:
+        whole, start_up = wall
+        found["start-up"] = start_up
+        # Also steps that were lost with a killed command, and trained again.
+        found["outside of steps"] = whole - start_up - steps - found[VALIDATION]
     return sorted(([name, seconds] for name, seconds in found.items() if seconds > 0), key=lambda row: -row[1])
 
 
 def phase_columns(columns: Columns) -> dict[str, list[float]]:
-    """Phase -> its seconds at each record."""
-    length = len(columns.get("timing_s/step", ()))
-    found = {}
+    """Phase -> its seconds at each step (`phase_steps`), validation among them."""
+    steps = phase_steps(columns)
+
+    def seconds(name: str) -> list[float]:
+        pairs = zip(columns.get(STEP, ()), columns.get(f"{_TIMER}{name}", ()), strict=False)
+        return [value or 0.0 for step, value in pairs if step]
+
+    found: dict[str, list[float]] = {}
     for phase, names in all_phases().items():
-        own = [columns[f"timing_s/{name}"] for name in names if f"timing_s/{name}" in columns]
+        own = [seconds(name) for name in names if f"{_TIMER}{name}" in columns]
         if own:
-            found[phase] = [sum(column[place] or 0.0 for column in own) for place in range(length)]
-    steps = columns.get("timing_s/step", ())
-    found["rest"] = [
-        max(0.0, (steps[place] or 0.0) - sum(column[place] for column in found.values())) for place in range(length)
-    ]
+            found[phase] = [sum(values) for values in zip(*own, strict=True)]
+    whole = seconds("step") or [0.0] * len(steps)
+    found["rest"] = [max(0.0, whole[place] - sum(own[place] for own in found.values())) for place in range(len(steps))]
+    found[VALIDATION] = seconds("testing")
     return {phase: values for phase, values in found.items() if any(values)}
+
+
+def phase_steps(columns: Columns) -> list[float]:
+    """Steps in the order of their records, without the validation before the first."""
+    return [step for step in columns.get(STEP, ()) if step]
 
 
 def _accuracy(record: Mapping[str, Any]) -> float | None:

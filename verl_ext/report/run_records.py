@@ -5,7 +5,7 @@ and the page says so. Texts are read from both ends of a file only, as it may ha
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ import yaml
 from verl_ext.core.errors import SignalError
 from verl_ext.run.metrics_stream import STEP
 from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import StatusFile
+from verl_ext.run.trainer_metrics import is_accuracy
 
 _CHUNK = 1 << 20  # bytes
 _LONGEST_LINE = 64 << 20  # bytes that the search for a line's end looks at
@@ -30,10 +32,12 @@ class RunRecords:
 
     Attributes:
         path: Its folder.
-        metrics: One record a step, in the file's order.
+        metrics: One record a step, in the file's order; first, as step 0, the validation before training.
+        first_validation: More about that one: `seconds`, `num_prompts`.
+        status: Of `status.json`; empty without one.
         num_broken: Complete lines of the metrics that are no JSON object with a step.
         superseded: Steps that were trained again after a resume.
-        summary: None while the run goes on.
+        summary: None until a run is finished.
         config: As Hydra composed it, unresolved.
         overrides: Of the command line.
         hydra: Hydra's own settings: the recipe's name, chosen groups, version.
@@ -45,6 +49,8 @@ class RunRecords:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     num_broken: int = 0
     superseded: list[int] = field(default_factory=list)
+    first_validation: dict[str, Any] = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] | None = None
     config: dict[str, Any] = field(default_factory=dict)
     overrides: list[str] = field(default_factory=list)
@@ -76,24 +82,50 @@ def read_run(path: Path) -> RunRecords:
         NoRunError: The folder has neither metrics nor a configuration.
     """
     folder = RunFolder(path)
-    if not folder.metrics.is_file() and not (path / "hydra").is_dir():
+    if not folder.metrics.is_file() and not folder.status.is_file() and not (path / "hydra").is_dir():
         raise NoRunError(f"{path}: neither metrics.jsonl nor hydra/ is there. Give the folder that run_dir named")
     lines, num_broken = read_objects(folder.metrics)
-    metrics = [record for record in lines if type(record.get(STEP)) is int]
+    steps = [record for record in lines if type(record.get(STEP)) is int]
+    summary, first = _json(folder.summary), _json(folder.first_validation) or {}
     old, _ = read_objects(folder.metrics.with_suffix(".superseded.jsonl"))
     hydra = _yaml(path / "hydra" / "hydra.yaml", dict).get("hydra")
     return RunRecords(
         path=path,
-        metrics=metrics,
-        num_broken=num_broken + len(lines) - len(metrics),
+        metrics=[*step_zero(first, summary, steps), *steps],
+        first_validation=first,
+        status=StatusFile(folder.status).read(),
+        num_broken=num_broken + len(lines) - len(steps),
         superseded=sorted({record[STEP] for record in old if type(record.get(STEP)) is int}),
-        summary=_json(folder.summary),
+        summary=summary,
         config=_yaml(path / "hydra" / "config.yaml", dict),
         overrides=[str(one) for one in _yaml(path / "hydra" / "overrides.yaml", list)],
         hydra=hydra if isinstance(hydra, dict) else {},
         versions={str(name): str(own) for name, own in (_json(path / "versions.json") or {}).items()},
         last_write=folder.metrics.stat().st_mtime if folder.metrics.is_file() else None,
     )
+
+
+def step_zero(
+    first: Mapping[str, Any], summary: Mapping[str, Any] | None, steps: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The validation before training as a record: curves of accuracy begin there. Empty if there was none.
+
+    Args:
+        first: Its `metrics` and `seconds`, if the run has kept them.
+        summary: Tells the accuracy of a run that has not; which metric that is, is known if there is one only.
+        steps: The other records.
+    """
+    validation = first.get("metrics")
+    if not isinstance(validation, dict):
+        before = (summary or {}).get("val_accuracy_before")
+        names = {name for record in steps for name in record if is_accuracy(name)}
+        if type(before) not in (int, float) or len(names) != 1:
+            return []
+        validation = {names.pop(): before}
+    nothing_yet: dict[str, Any] = {f"training/total/{name}": 0 for name in ("seconds", "rollouts_generated")}
+    if first.get("seconds") is not None:
+        nothing_yet["timing_s/testing"] = first["seconds"]
+    return [{**validation, **nothing_yet, STEP: 0}]
 
 
 def read_objects(path: Path) -> tuple[list[dict[str, Any]], int]:

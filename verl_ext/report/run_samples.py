@@ -1,23 +1,83 @@
-"""Texts that a run wrote at its start and at its end, from the files that keep some. Reads a few lines only."""
+"""What the policy wrote, step by step: from the files of a run that keep texts, as much as a page can hold.
+
+Of golden redaction's entries or verl's `trainer.rollout_data_dir`, which may have gigabytes, only some lines are read.
+"""
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from verl_ext.report.recipe_pages import Samples, all_pages
-from verl_ext.report.run_records import RunRecords, first_lines, parse_lines
+from verl_ext.report.recipe_pages import Sample, all_pages
+from verl_ext.report.run_records import RunRecords, first_lines, parse_lines, read_objects
+from verl_ext.run.rollout_texts import ROLLOUTS
 
-NUM_TEXTS = 12  # of verl's files at each end
+MAX_TOTAL = 4_000_000  # characters of a page
 MAX_CHARACTERS = 20_000  # of a text
+NUM_STEPS = 60  # of verl's files, and of each
+NUM_TEXTS = 16  # lines
 
 
-def read_samples(run: RunRecords) -> Samples:
-    """`start` and `end`, of a recipe's own files or else of verl's; both are empty if the folder keeps no texts."""
+def read_samples(run: RunRecords) -> list[Sample]:
+    """Of a recipe's own files, else of verl's, else of what every run keeps, by step. Empty without texts."""
     for pages in all_pages():
-        if pages.samples is not None and (found := pages.samples(run.path))["start"]:
-            return found
-    return _of_dumps(_dump_folder(run))
+        if pages.samples is not None and (found := pages.samples(run.path)):
+            return _in_page(found)
+    if found := _of_dumps(_dump_folder(run)):
+        return _in_page(found)
+    return _in_page([_kept_sample(one) for one in read_objects(run.path / ROLLOUTS)[0]])
+
+
+def grouped(samples: Sequence[Sample]) -> list[Sample]:
+    """Equal texts of a prompt in a step as one, with the number of `times`, where the first of them stood."""
+    found: dict[tuple[Any, ...], Sample] = {}
+    for sample in samples:
+        key = tuple(sample[name] for name in ("step", "where", "index", "prompt", "text", "reward"))
+        if key in found:
+            found[key]["times"] += sample.get("times", 1)
+        else:
+            found[key] = {**sample, "times": sample.get("times", 1)}
+    return list(found.values())
+
+
+def thinned(samples: Sequence[Sample], room: int) -> list[Sample]:
+    """Samples of at most so many characters: of steps that are evenly apart, the first and the last among them."""
+    sizes: dict[Any, int] = {}
+    for sample in samples:
+        sizes[sample["step"]] = sizes.get(sample["step"], 0) + len(sample["text"]) + len(sample["prompt"] or "")
+    steps = sorted(sizes)
+    number = len(steps)
+    while number > 1 and sum(sizes[step] for step in spread(steps, number)) > room:
+        number = max(1, number * 3 // 4)
+    kept = set(spread(steps, number))
+    return [sample for sample in samples if sample["step"] in kept]
+
+
+def spread(items: Sequence[Any], number: int) -> list[Any]:
+    """So many items, evenly apart, the last among them, and from two on the first."""
+    if number >= len(items):
+        return list(items)
+    if number == 1:
+        return [items[-1]]
+    return [items[round(place * (len(items) - 1) / (number - 1))] for place in range(number)]
+
+
+def _in_page(samples: Sequence[Sample]) -> list[Sample]:
+    ordered = sorted(samples, key=lambda sample: sample["step"])
+    return thinned(grouped(ordered), MAX_TOTAL)
+
+
+def _kept_sample(record: dict[str, Any]) -> Sample:
+    group = record.get("group")
+    notes = f"one of {group.get('rollouts')} rollouts" if isinstance(group, dict) else ""
+    if isinstance(group, dict) and isinstance(group.get("mean_reward"), (int, float)):
+        notes += f", mean reward {group['mean_reward']:.3g}"
+    return _sample(record, text="response", truth="ground_truth", reward="reward", prompt="prompt") | {
+        "index": None if record.get("index") is None else str(record["index"]),
+        "where": _text(record.get("data_source")) or "",
+        "notes": notes,
+    }
 
 
 def _dump_folder(run: RunRecords) -> Path | None:
@@ -30,26 +90,28 @@ def _dump_folder(run: RunRecords) -> Path | None:
     return next((folder for folder in (run.path / name, Path(name)) if folder.is_dir()), None)
 
 
-def _of_dumps(folder: Path | None) -> Samples:
+def _of_dumps(folder: Path | None) -> list[Sample]:
     found = folder.glob("*.jsonl") if folder else ()
     files = {int(path.stem): path for path in found if re.fullmatch(r"\d+", path.stem)}
-    if not files:
-        return {"start": [], "end": []}
-    return {
-        end: [_dump_sample(step, one) for one in parse_lines(first_lines(files[step], NUM_TEXTS))[0]]
-        for end, step in (("start", min(files)), ("end", max(files)))
-    }
+    return [
+        _sample({"step": step, **one}, text="output", truth="gts", reward="score", prompt="input")
+        for step in spread(sorted(files), NUM_STEPS)
+        for one in parse_lines(first_lines(files[step], NUM_TEXTS))[0]
+    ]
 
 
-def _dump_sample(step: int, record: dict[str, Any]) -> dict[str, Any]:
-    score = record.get("score")
+def _sample(record: dict[str, Any], *, text: str, truth: str, reward: str, prompt: str) -> Sample:
+    score: Any = record.get(reward)
+    step = record.get("step")
     return {
-        "step": step,
+        "step": step if type(step) is int else 0,
+        "index": None,
         "where": "",
-        "prompt": _text(record.get("input")),
-        "text": _text(record.get("output")) or "",
-        "reward": score if type(score) in (int, float) else None,
-        "notes": f"expected {_text(record['gts'])}" if record.get("gts") is not None else "",
+        "prompt": _text(record.get(prompt)),
+        "text": _text(record.get(text)) or "",
+        "truth": _text(record.get(truth)),
+        "reward": score if type(score) in (int, float) and abs(score) < 1e30 else None,
+        "notes": "",
     }
 
 

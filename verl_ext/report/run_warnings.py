@@ -16,6 +16,8 @@ from verl_ext.run.metrics_stream import STEP
 Columns = Mapping[str, Sequence[float | None]]
 Found = list[tuple[int, float]]  # (step, value)
 
+_NUM_NAMED = 3  # metrics that a warning names
+
 NEAR = 0.5  # share of the engine guard's bound that counts as near it
 
 
@@ -64,7 +66,7 @@ def find_warnings(
     steps = [int(step) for step in columns.get(STEP, ()) if step is not None]
     found = [
         *_stream(steps, superseded, num_broken),
-        *_nulls(nulls),
+        *_nulls(nulls, steps),
         *_engine(columns, max_probs_diff),
         *_rules(columns),
         *_no_informative_group(columns),
@@ -121,19 +123,31 @@ def _stream(steps: Sequence[int], superseded: Sequence[int], num_broken: int) ->
         )
 
 
-def _nulls(nulls: Mapping[str, Sequence[int]]) -> Iterator[RunWarning]:
-    for name, steps in sorted(nulls.items()):
-        is_grave = name.endswith(("loss", "grad_norm"))
-        yield RunWarning(
-            "problem" if is_grave else "look",
-            "NaN",
-            f"{name} was no finite number at {len(steps)} steps",
-            "find the first step where it was, and look at that batch and its gradient"
-            if is_grave
-            else "the metric may be undefined there (a mean of nothing), or a sign of overflow",
-            tuple(steps),
-            name,
+def _nulls(nulls: Mapping[str, Sequence[int]], recorded: Sequence[int]) -> Iterator[RunWarning]:
+    """One warning for all metrics that a cause has spoiled: those that are NaN where a loss or a gradient is."""
+    left = {name: list(steps) for name, steps in sorted(nulls.items()) if steps}
+    while left:
+        # What has most steps first, of the grave ones if there are any.
+        leader = max(left, key=lambda name: (_is_grave(name), len(left[name])))
+        steps = left[leader]
+        together = [name for name, own in left.items() if set(own) <= set(steps)]
+        together.sort(key=lambda name: (name != leader, not _is_grave(name)))
+        left = {name: own for name, own in left.items() if name not in together}
+        more = f" and {len(together) - _NUM_NAMED} more" if len(together) > _NUM_NAMED else ""
+        lasts = steps == [step for step in recorded if step >= steps[0]] and len(steps) > 1
+        where = f"from step {steps[0]} on" if lasts else f"at step {steps[0]}" if len(steps) == 1 else "now and then"
+        remedy = (
+            f"inspect the batch and the gradient of step {steps[0]}"
+            if _is_grave(leader)
+            else "the metric may be undefined there (a mean of nothing), or a sign of overflow"
         )
+        what = f"{', '.join(together[:_NUM_NAMED])}{more} ({len(steps)} of {len(recorded)} steps)"
+        level = "problem" if _is_grave(leader) else "look"
+        yield RunWarning(level, f"NaN or Inf {where}", what, remedy, tuple(steps), leader)
+
+
+def _is_grave(name: str) -> bool:
+    return name.endswith(("loss", "grad_norm"))
 
 
 def _engine(columns: Columns, bound: float | None) -> Iterator[RunWarning]:

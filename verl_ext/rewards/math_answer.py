@@ -46,6 +46,7 @@ DATA_SOURCES = frozenset(
         "math_train",
         "numina_math",
         "openmath_reasoning",
+        "svamp",
     }
 )
 # How the data_source of a set begins that `data_preprocess.math_file` made of a user's own file.

@@ -6,8 +6,8 @@
         global_step_50.damaged/               set aside by a resume that fell back to step 40
         .saving/global_step_60/               being written, or left by a run that was killed while writing
 
-The manifest has each file's size, and a CRC-32 of those that carry none: torch's files are zip archives with a CRC-32
-for every tensor, so that saving never reads large files again.
+The manifest has each file's size, and a CRC-32 of those that carry none. torch's files are zip archives with a CRC-32
+for every tensor, so that saving reads large files again only where they are Megatron's or Hugging Face's.
 """
 
 import json
@@ -27,6 +27,8 @@ from omegaconf import DictConfig
 from verl_ext.core.errors import CheckpointError
 
 MANIFEST = "manifest.json"
+# What verl's Megatron engine writes last into the folder of a model: its ranks, and where what lies.
+MEGATRON_CONTENTS = "ckpt_contents.json"
 TRACKER = "latest_checkpointed_iteration.txt"
 RETENTION_KEYS = ("remove_previous_ckpt_in_save", "max_actor_ckpt_to_keep", "max_critic_ckpt_to_keep")
 _STEP = re.compile(r"global_step_(\d+)")
@@ -219,10 +221,13 @@ def num_to_keep(trainer: DictConfig) -> int | None:
 def _check_num_ranks(folder: Path, num_ranks: int) -> None:
     shards = list((folder / "actor").glob("model_world_size_*_rank_*.pt"))
     sizes = {int(shard.name.split("_")[3]) for shard in shards}
+    if (contents := folder / "actor" / MEGATRON_CONTENTS).is_file():
+        sizes = {json.loads(contents.read_text(encoding="utf-8"))["world_size"]}
     if sizes and sizes != {num_ranks}:
         raise CheckpointError(
             f"expected {folder} to have the weights of {num_ranks} actor ranks (trainer.nnodes x n_gpus_per_node), got "
-            f"{sorted(sizes)}: resume on as many, or merge them with verl.model_merger and start a new run from that."
+            f"{sorted(sizes)}: resume on as many, or start a new run from its weights, FSDP's merged with "
+            "verl.model_merger."
         )
     if shards and len(shards) < num_ranks:
         raise CheckpointError(
@@ -233,14 +238,20 @@ def _check_num_ranks(folder: Path, num_ranks: int) -> None:
 
 def write_manifest(folder: Path) -> None:
     """List the files of a finished checkpoint; every file is on the disk when this returns."""
-    files = {}
-    for path in _files(folder):
-        _sync(path)
-        crc = None if path.suffix == ".pt" and zipfile.is_zipfile(path) else _crc(path)
-        files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "crc32": crc}
+    paths = _files(folder)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        facts = pool.map(_written, paths)
+        files = {path.relative_to(folder).as_posix(): fact for path, fact in zip(paths, facts, strict=True)}
     manifest = folder / MANIFEST
     manifest.write_text(json.dumps({"files": files}, indent=1), encoding="utf-8")
     _sync(manifest)
+
+
+def _written(path: Path) -> dict[str, int | None]:
+    """What the manifest says of a file, which is on the disk when this returns."""
+    _sync(path)
+    crc = None if path.suffix == ".pt" and zipfile.is_zipfile(path) else _crc(path)
+    return {"bytes": path.stat().st_size, "crc32": crc}
 
 
 def find_damage(folder: Path, find_changed: FindChanged | None = None) -> str | None:

@@ -45,9 +45,13 @@ class MetricsStream:
 
     def append(self, metrics: Mapping[str, Any]) -> None:
         """Write one record. Scalars only: tensors and arrays of one element become numbers, NaN becomes null."""
-        record = {name: scalar for name, value in metrics.items() if (scalar := _scalar(value)) is not _NOT_A_SCALAR}
         with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(record) + "\n")
+            stream.write(json.dumps(scalars(metrics)) + "\n")
+
+
+def scalars(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the metrics fits into a record: numbers, with null for NaN, and texts."""
+    return {name: scalar for name, value in metrics.items() if (scalar := _scalar(value)) is not _NOT_A_SCALAR}
 
 
 _NOT_A_SCALAR = object()

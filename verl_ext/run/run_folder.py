@@ -5,13 +5,14 @@ import fcntl
 import json
 import os
 import platform
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from verl_ext.core.errors import ConfigError
+from verl_ext.run.metrics_stream import scalars
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,16 @@ class RunFolder:
     def summary(self) -> Path:
         """The finished run in a few numbers."""
         return self.path / "summary.json"
+
+    @property
+    def status(self) -> Path:
+        """What the run is doing now; see `status.py`."""
+        return self.path / "status.json"
+
+    @property
+    def first_validation(self) -> Path:
+        """The validation before the first step: `metrics`, `seconds`, `num_prompts` (null if not known)."""
+        return self.path / "validation_before.json"
 
     @property
     def engine_ledger(self) -> Path:
@@ -71,10 +82,19 @@ class RunFolder:
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write the summary at once or not at all."""
-        temporary = self.summary.with_suffix(".tmp")
-        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(self.summary)
+        _write_json(self.summary, summary)
+
+    def write_first_validation(self, metrics: Mapping[str, Any], seconds: float, num_prompts: int | None) -> None:
+        """Write it at once or not at all."""
+        found = {"metrics": scalars(metrics), "seconds": seconds, "num_prompts": num_prompts}
+        _write_json(self.first_validation, found)
 
     def read_summary(self) -> dict[str, Any] | None:
         """The summary, or None while the run is not finished."""
         return json.loads(self.summary.read_text(encoding="utf-8")) if self.summary.exists() else None
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)

@@ -18,8 +18,10 @@ from verl_ext.sandbox.policy import SandboxPolicy, SandboxUnavailableError, miss
 from verl_ext.sandbox.results import Execution, Status
 
 _SERVER = Path(__file__).with_name("inside") / "server.py"
-# Beyond the wall clock of an execution, which the server keeps: after that the server itself is taken for stuck.
-_GRACE_SECONDS = 30.0
+# Of the wall clock of an execution, the share after which the server ends the program, and the seconds that it has at
+# least, if that is not more than half, to say so. A server that says nothing in all the time is taken for stuck.
+_SERVER_SHARE = 0.9
+_REPLY_SECONDS = 1.0
 _PRINTED_BYTES = 2000
 # One thread: a thread pool does not survive a fork, and its buffers would count as the program's memory.
 _ENVIRONMENT = {
@@ -27,6 +29,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "LC_ALL": "C.UTF-8",
+    "HOME": "/",  # without it, expanduser asks the machine's user database, through a socket
 }
 
 
@@ -50,45 +53,43 @@ class ForkServer:
         self._policy = policy
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         config = {
-            "control": theirs.fileno(),
-            "trainer": os.getpid(),
             "numpy": numpy,
             "leave_out": sorted(policy.leave_out),
             "cpu_seconds": policy.cpu_seconds,
-            "wall_seconds": policy.wall_seconds,
+            "wall_seconds": server_seconds(policy.wall_seconds),
             "memory_mib": policy.memory_mib,
             "output_bytes": policy.output_bytes,
         }
-        command = [os.path.realpath(python), "-I", "-S", "-B", "-X", "utf8", str(_SERVER), json.dumps(config)]
+        command = [os.path.realpath(python), "-I", "-S", "-B", "-X", "utf8", str(_SERVER)]
         with theirs:
             try:
                 self._process = subprocess.Popen(
                     command,
-                    stdin=subprocess.DEVNULL,
+                    stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     env=_ENVIRONMENT,
                     cwd="/",
-                    pass_fds=[theirs.fileno()],
                 )
             except OSError as error:
                 self._control.close()
                 raise SandboxUnavailableError(f"the sandbox's interpreter does not start: {error}") from error
         try:
-            self.isolation = self._hello(command)
+            self.isolation = self._hello(config, command)
         except BaseException:
             self.close()
             raise
 
-    def _hello(self, command: list[str]) -> dict[str, str]:
+    def _hello(self, config: dict[str, Any], command: list[str]) -> dict[str, str]:
         self._control.settimeout(self._policy.start_seconds)
         try:
+            self._control.send(json.dumps(config).encode())
             data = self._control.recv(65536)
         except OSError as error:
             raise SandboxUnavailableError(f"the sandbox did not start: {error}") from error
         hello: dict[str, Any] = json.loads(data) if data else {"error": "it ended without a word"}
         if "error" in hello:
-            raise SandboxUnavailableError(f"the sandbox cannot start ({hello['error']}): {' '.join(command[:-1])}")
+            raise SandboxUnavailableError(f"the sandbox cannot start ({hello['error']}): {' '.join(command)}")
         missing = missing_layers(hello["isolation"], self._policy.require)
         if missing:
             raise SandboxUnavailableError(
@@ -110,20 +111,20 @@ class ForkServer:
         """Run the program on one input (JSON) in a new process.
 
         Raises:
-            ServerDiedError: If the server ended or hangs; close it then.
+            ServerDiedError: If the server ended, or did not answer within `policy.wall_seconds`; kill it then.
         """
         nonce = secrets.token_bytes(protocol.NONCE_BYTES)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         output = os.memfd_create("sandbox-output", os.MFD_CLOEXEC)
-        deadline = time.monotonic() + self._policy.wall_seconds + _GRACE_SECONDS
+        deadline = time.monotonic() + self._policy.wall_seconds
         try:
             with ours:
-                ours.settimeout(_GRACE_SECONDS)
+                ours.settimeout(self._policy.wall_seconds)
                 with theirs:
                     # The child may end before it reads; what came of it is told by the server.
                     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                         ours.sendall(protocol.PAYLOAD.pack(nonce, len(source), len(grid)) + source + grid)
-                    self._control.settimeout(_GRACE_SECONDS)
+                    self._control.settimeout(max(deadline - time.monotonic(), 0.001))
                     socket.send_fds(self._control, [protocol.REQUEST], [theirs.fileno(), output])
                 data = _receive(ours, deadline)
             self._control.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -144,6 +145,11 @@ class ForkServer:
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
 
+    def kill(self) -> None:
+        """End the server and whatever it runs at once, even if it is stopped: they end with the supervisor."""
+        self._process.kill()
+        self.close()
+
     def close(self) -> None:
         """Hang up, which ends the server and whatever it runs, and wait for its end."""
         self._control.close()
@@ -152,6 +158,15 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def server_seconds(wall_seconds: float) -> float:
+    """When the server ends a program, so that its answer is there before `wall_seconds` are over.
+
+    >>> server_seconds(30.0), server_seconds(5.0), server_seconds(1.0)
+    (27.0, 4.0, 0.5)
+    """
+    return max(min(_SERVER_SHARE * wall_seconds, wall_seconds - _REPLY_SECONDS), wall_seconds / 2)
 
 
 def _receive(stream: socket.socket, deadline: float) -> bytes:

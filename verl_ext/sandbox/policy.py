@@ -18,7 +18,8 @@ LAYERS = {
     "landlock_network": "Landlock: no TCP bind and connect (ABI 4)",
     "landlock_scopes": "Landlock: no signal to, no abstract Unix socket of, processes outside (ABI 6)",
     "rlimits": "limits of processor time, memory, file size, descriptors and processes",
-    "seccomp": "a list of allowed system calls: no new process or thread, socket, signal, write access, tracing",
+    "seccomp": "a list of allowed system calls and arguments: no new process or thread, socket, signal to another "
+    "process, write access, tracing",
 }
 
 # Of each group at least one layer must hold. Where namespaces are blocked (containers, some distributions), seccomp
@@ -42,8 +43,9 @@ class SandboxPolicy:
 
     Attributes:
         cpu_seconds: Processor time, watched by the fork server and, rounded up, kept by the kernel.
-        wall_seconds: Time on the clock, for a program that waits. Well above `cpu_seconds`, so that a crowded machine
-            makes no good program a timeout.
+        wall_seconds: Time on the clock that an execution may cost its caller. A program that waits is ended a tenth (at
+            least a second) before, a server that does not answer is replaced then. Well above `cpu_seconds`, so that a
+            crowded machine makes no good program a timeout.
         memory_mib: Address space beyond what the interpreter and its libraries use before the program starts.
         output_bytes: What the program may print. The kernel keeps it.
         source_bytes: Length of the program; a longer one is `forbidden` and does not run.

@@ -156,7 +156,7 @@ class SandboxPool(PairwiseExecutor):
         with self._lock:
             self._busy.discard(server)
             self.restarts += 1
-        server.close()
+        server.kill()
 
 
 def _numpy_folder() -> str:

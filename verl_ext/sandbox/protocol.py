@@ -16,6 +16,7 @@ from builtins import len, list, repr, type  # noqa: UP029
 from typing import NamedTuple
 
 NONCE_BYTES = 16
+MAX_CONFIG_BYTES = 65536
 PAYLOAD = struct.Struct("<16sII")  # nonce, bytes of source, bytes of input
 REQUEST = b"run"
 REPLY = struct.Struct(

@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ import ray
 from omegaconf import DictConfig
 from tensordict import TensorDict
 from verl.experimental.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop.tool_parser import ToolParser
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.workers.rollout.llm_server import LLMServerClient
 
@@ -49,8 +51,10 @@ class RolloutReport:
     key: str  # of its last output
     reward: float
     reward_extra_info: dict[str, Any]
-    num_tokens: int  # response tokens, of all outputs
+    num_tokens: int  # that the model wrote, in all outputs: what a tool answered is none of them
     version: int  # oldest weight version that generated a part of it
+    longest: int = 0  # response tokens of its longest output, those of tools among them
+    is_unanswered: bool = False  # it ends at a call of a tool: no turn was left, or no room for the answer
 
     @property
     def keys(self) -> list[str]:
@@ -153,10 +157,22 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
                 key=rollout_key(uid, kwargs["session_id"], len(outputs) - 1),
                 reward=float(final.reward_score) if final.reward_score is not None else float("nan"),
                 reward_extra_info=dict(final.extra_fields.get("reward_extra_info") or {}),
-                num_tokens=sum(len(o.response_ids) for o in outputs),
+                num_tokens=sum(sum(o.response_mask) for o in outputs),
                 version=min(versions) if versions else int(kwargs["global_steps"]) - 1,
+                longest=max(len(o.response_ids) for o in outputs),
+                is_unanswered=await self._ends_at_a_call(final),
             )
         )
+
+    async def _ends_at_a_call(self, output: AgentLoopOutput) -> bool:
+        """Whether the model's last turn calls a tool; verl's loop then ends without a word."""
+        if not self.tools:
+            return False
+        parser = ToolParser.get_tool_parser(self.config.actor_rollout_ref.rollout.multi_turn.format, self.tokenizer)
+        tokens = zip(output.response_ids[::-1], output.response_mask[::-1], strict=True)
+        last_turn = [token for token, _ in itertools.takewhile(lambda pair: pair[1], tokens)][::-1]
+        _, calls = await parser.extract_tool_calls(last_turn, [tool.tool_schema for tool in self.tools])
+        return bool(calls)
 
 
 class SignalAgentLoopManager(AgentLoopManagerTQ):

@@ -10,7 +10,7 @@ it, so that training and evaluation judge alike.
 from collections.abc import Mapping
 from typing import Any
 
-from verl_ext.rewards import arithmetic, math_answer
+from verl_ext.rewards import arithmetic, math_answer, reasoning_gym
 
 PATH = "pkg://verl_ext.trainer.default_reward"
 
@@ -42,6 +42,8 @@ def compute_score(
         return arithmetic.compute_score(data_source, **row)
     if math_answer.judges(data_source):
         return math_answer.compute_score(data_source, **row)
+    if reasoning_gym.judges(data_source):
+        return reasoning_gym.compute_score(data_source, **row)
     from verl.utils.reward_score import default_compute_score
 
     try:

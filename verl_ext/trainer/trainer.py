@@ -8,21 +8,17 @@ import contextlib
 import copy
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from omegaconf import DictConfig, open_dict
 from tensordict import TensorDict
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-from verl.trainer.ppo.v1.trainer_base import PPOTrainer, get_trainer_cls
+from verl.trainer.ppo.v1.trainer_base import get_trainer_cls
 from verl.utils.debug import marked_timer
 
 from verl_ext.cluster import nodes as cluster
-from verl_ext.run.metrics_stream import MetricsStream
-from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.run_totals import RunTotals
-from verl_ext.run.trainer_metrics import validation_accuracy
 from verl_ext.serving import data_plane, replica
 from verl_ext.serving.data_plane import KVBatchMeta
 from verl_ext.serving.engine_guard import check_engine
@@ -30,6 +26,8 @@ from verl_ext.serving.settings import read_guards
 from verl_ext.serving.watchdog import EngineWatchdog
 from verl_ext.trainer import checkpointing, loading
 from verl_ext.trainer.parts import Collector, Observer, Part, Selector
+from verl_ext.trainer.recorded import RecordedTrainer
+from verl_ext.trainer.rollout_texts import RolloutRecorder
 from verl_ext.trainer.verl_collector import CollectedBuffer, VerlCollector
 from verl_ext.trainer.watchdogs import start_watchdogs
 from verl_ext.trainer.workers import replace_workers
@@ -44,7 +42,7 @@ RELIES_ON = {
 _WAITING = "waiting_for_rollouts"
 
 
-class SignalTrainer(PPOTrainer):
+class SignalTrainer(RecordedTrainer):
     """A trainer of verl's made of parts, with a metrics stream in the run folder, an engine guard and a watchdog.
 
     What runs is `in_mode(…)`, which stands over verl's trainer of that mode.
@@ -75,12 +73,7 @@ class SignalTrainer(PPOTrainer):
         super().__init__(config)
         # Not in `_build_replay_buffer`: who asks verl for its buffer, or for the user's own, gets that.
         self.replay_buffer = CollectedBuffer(self.replay_buffer, self._collect)
-        self.run_folder = RunFolder(Path(config.run_dir))
-        self.metrics_stream = MetricsStream(self.run_folder.metrics)
         self.watchdog: EngineWatchdog | None = None
-        self.val_accuracy_before: float | None = None
-        self.val_accuracy: float | None = None
-        self.totals = RunTotals()
         self._version_sent = 0
         self._served_metrics: dict[str, Any] = {}
         self.build_parts()
@@ -103,6 +96,7 @@ class SignalTrainer(PPOTrainer):
         self.collector = self.new_collector()
         self.selectors = [*self.new_selectors(), *(c(self) for c in loading.configured_selectors(self.config))]
         self.observers = [*self.new_observers(), *(c(self) for c in loading.configured_observers(self.config))]
+        self.observers.append(RolloutRecorder(self))
         self.parts = loading.by_name([self.collector, *self.selectors, *self.observers])
 
     def new_collector(self) -> Collector:
@@ -146,10 +140,6 @@ class SignalTrainer(PPOTrainer):
             self.global_steps += 1
 
     # ------------------------------ one step ------------------------------
-
-    def on_step_begin(self) -> None:
-        super().on_step_begin()
-        self._step_began = time.perf_counter()
 
     def prepare_step(self) -> dict[str, Any]:
         # verl submits one training batch of prompts here.
@@ -283,36 +273,11 @@ class SignalTrainer(PPOTrainer):
             self.watchdog.stop()
         self.write_summary()
 
-    # ------------------------------ records ------------------------------
-
-    def _validate(self) -> dict[str, float]:
-        metrics = super()._validate()
-        self.val_accuracy = validation_accuracy(metrics)
-        if self.val_accuracy_before is None:
-            self.val_accuracy_before = self.val_accuracy
-        return metrics
-
-    def _compute_metrics(
-        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
-    ) -> None:
-        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        self.totals.add_step(timing_raw)
-        metrics.update(self.totals.metrics())
-        self.metrics_stream.append(metrics)
-
     def summary(self) -> dict[str, Any]:
-        """The run in a few numbers; recipes and parts add theirs."""
-        return {
-            "val_accuracy_before": self.val_accuracy_before,
-            "val_accuracy_after": self.val_accuracy,
-            "global_steps": min(self.global_steps, self.total_training_steps),
-            "total_training_steps": self.total_training_steps,
-            **self.totals.state_dict(),
-        } | {name: value for part in self.parts.values() for name, value in part.summary().items()}
-
-    def write_summary(self) -> None:
-        """Write `summary.json`."""
-        self.run_folder.write_summary(self.summary())
+        """With what the parts add."""
+        return super().summary() | {
+            name: value for part in self.parts.values() for name, value in part.summary().items()
+        }
 
     # ------------------------------ checkpoints ------------------------------
 

@@ -20,6 +20,7 @@ class SourceCounts:
     rollouts: int = 0
     passes: int = 0  # graded: rollouts with a success above 0
     cut_off: int = 0  # as long as a response may be
+    unanswered: int = 0  # ended at a call of a tool
     without_answer: int = 0  # in which the reward found none, where it says so
 
 
@@ -29,12 +30,15 @@ class SourceWatch:
     def __init__(self) -> None:
         self.sources: dict[str, SourceCounts] = {}
 
-    def observe(self, source: str, *, passed: bool, cut_off: bool, without_answer: bool) -> None:
+    def observe(
+        self, source: str, *, passed: bool, cut_off: bool, without_answer: bool, unanswered: bool = False
+    ) -> None:
         """Take note of one rollout; one whose success is graded passed if that is above 0."""
         counts = self.sources.setdefault(source, SourceCounts())
         counts.rollouts += 1
         counts.passes += passed
         counts.cut_off += cut_off
+        counts.unanswered += unanswered
         counts.without_answer += without_answer
 
     @property
@@ -57,6 +61,11 @@ def _reason(counts: SourceCounts) -> str:
     seen = f"none of {counts.rollouts:,} rollouts passed"
     if counts.cut_off >= _NEARLY_ALL * counts.rollouts:
         return f"{seen}, and {counts.cut_off:,} were cut off: raise data.max_response_length"
+    if counts.unanswered >= _NEARLY_ALL * counts.rollouts:
+        return (
+            f"{seen}, and {counts.unanswered:,} ended at a call of a tool that got no answer: raise "
+            "rollout.multi_turn.max_assistant_turns, or data.max_response_length, which answers count for, too"
+        )
     if counts.without_answer >= _NEARLY_ALL * counts.rollouts:
         return (
             f"{seen}, and in {counts.without_answer:,} the reward found no answer: compare the format that it reads "

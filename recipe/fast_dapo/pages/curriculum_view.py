@@ -6,13 +6,17 @@ from typing import Any
 from recipe.fast_dapo.pages.curriculum_data import (
     EVENTS,
     SHARD,
+    STATES,
     accuracy_points,
+    most_trained_first,
     pass_histograms,
     prompt_histories,
     prompt_row,
+    prompt_texts,
     shards,
+    source_rows,
 )
-from recipe.fast_dapo.run_files import PROMPTS
+from recipe.fast_dapo.run_files import PROMPT_TEXTS, PROMPTS
 from verl_ext.report.blocks import pack
 from verl_ext.report.run_records import RunRecords, read_objects
 from verl_ext.run.metrics_stream import STEP
@@ -31,19 +35,20 @@ _FATES = (
 
 
 def curriculum_blocks(run: RunRecords) -> dict[str, str]:
-    """`curriculum`: histograms, accuracy, conservation over time, one row a prompt; `prompts-{p}`: histories of `SHARD`
-    prompts. Empty for a run without a curriculum.
+    """`curriculum`: histograms, accuracy, conservation over time, one row per prompt and data source; `prompts-{p}`:
+    histories and texts of `SHARD` prompts. Empty for a run without a curriculum.
     """
     events, _ = read_objects(run.path / PROMPTS)
     flows = [flow for record in run.metrics if (flow := conservation(record)) is not None]
     histories = prompt_histories(events)
+    texts = prompt_texts(read_objects(run.path / PROMPT_TEXTS)[0])
     if not flows and not histories:
         return {}
-    before = (run.summary or {}).get("val_accuracy_before")
+    rows = [prompt_row(prompt, history, texts.get(prompt)) for prompt, history in histories.items()]
     names = [name for name, _, _ in flows[-1]["rows"]] if flows else []
     value = {
         "histograms": pass_histograms(run.metrics),
-        "accuracy": accuracy_points(run.metrics, before if type(before) in (int, float) else None),
+        "accuracy": accuracy_points(run.metrics),
         "flow": {
             "steps": [flow["step"] for flow in flows],
             "generated": [flow["generated"] for flow in flows],
@@ -53,10 +58,13 @@ def curriculum_blocks(run: RunRecords) -> dict[str, str]:
             },
         },
         "events": EVENTS,
-        "shard": SHARD,
-        "prompts": [prompt_row(prompt, history) for prompt, history in histories.items()],
+        "states": STATES,
+        "has_texts": bool(texts),
+        "sources": source_rows(rows),
+        "prompts": most_trained_first([[*row, place // SHARD] for place, row in enumerate(rows)]),
     }
-    parts = {f"prompts-{place}": pack(part) for place, part in enumerate(shards(histories))}
+    details = {name: {"events": own, "text": texts.get(name)} for name, own in histories.items()}
+    parts = {f"prompts-{place}": pack(part) for place, part in enumerate(shards(details))}
     return {"curriculum": pack(value)} | parts
 
 

@@ -8,6 +8,8 @@ in nats: how far it still has to go. Its gradient in l is -w A before the target
 advantage, and exactly 0 at the target and past it. Weights come from `targets.token_weights`, computed over all states
 of an update: the sum of this loss over micro-batches and ranks is the loss of the update.
 
+`distance_loss` is what the steps of an update descend that takes several; see `method/inner_steps.py`.
+
 S: states. V: vocabulary. M: tokens of all states, with the state that each belongs to.
 """
 
@@ -55,3 +57,22 @@ def target_loss(
     signs = advantages_M[labelled].to(log_probs_M.dtype)
     remaining = torch.relu(signs * (targets - log_probs_M[labelled]))
     return (weights_M[labelled].to(log_probs_M.dtype) * remaining).sum()
+
+
+def distance_loss(log_probs_M: torch.Tensor, goals_M: torch.Tensor, weights_M: torch.Tensor) -> torch.Tensor:
+    """Half the weighted squared distance to the goals of `inner_steps.goals`, a scalar in nats squared.
+
+    Args:
+        log_probs_M: Of the current weights, with gradient.
+        goals_M: NaN for a token without a label.
+        weights_M: See `targets.token_weights`.
+
+    Raises:
+        ValueError: if shapes differ.
+    """
+    shapes = [tuple(tensor.shape) for tensor in (log_probs_M, goals_M, weights_M)]
+    if len(set(shapes)) != 1 or len(shapes[0]) != 1:
+        raise ValueError(f"expected log-probs, goals and weights of one shape (M,), got {shapes}")
+    labelled = torch.isfinite(goals_M)
+    left = goals_M[labelled].detach().to(log_probs_M.dtype) - log_probs_M[labelled]
+    return (weights_M[labelled].to(log_probs_M.dtype) * left.square()).sum() / 2

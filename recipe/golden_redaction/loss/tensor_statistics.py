@@ -41,6 +41,25 @@ class UpdateStatistics:
         return statistics
 
 
+class StepStart:
+    """Takes a copy of the trainable weights before an optimizer step, to shorten the step afterwards.
+
+    Costs their memory meanwhile. The optimizer's own state stays as the whole step left it.
+
+    Args:
+        parameters: Plain tensors or DTensors; those without a gradient are left out.
+    """
+
+    def __init__(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        self._before = [(p, p.detach().clone()) for p in parameters if p.grad is not None]
+
+    @torch.no_grad()
+    def shorten(self, factor: float) -> None:
+        """Multiply the way from there to the present weights; 0 takes all of it back."""
+        for parameter, before in self._before:
+            parameter.copy_(before + factor * (parameter - before) if factor else before)
+
+
 def statistics_metrics(statistics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Over the tensors of one update: `golden/tensors/{statistic}/mean|min|max`; nothing without tensors."""
     metrics = {}

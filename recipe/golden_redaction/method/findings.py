@@ -12,6 +12,7 @@ class Findings:
     Attributes:
         labelled_tokens: Tokens that an update was to move, over all updates.
         intended_way: Share of them whose log-prob in the serving engine then went the intended way; None without any.
+        past_target: Share of them that went the intended way and past their target there; None without any.
         k_before, k_after: Mean hidden golden tokens of the problems.
         problems: Problems with a probe before the first update and after the last.
         risen, fallen: Of these, whose mean pass rate over the probes' shares is higher, lower.
@@ -26,13 +27,15 @@ class Findings:
     risen: int
     fallen: int
     pass_rates: dict[str, tuple[float, float]]
+    past_target: float | None = None
 
     def lines(self) -> list[tuple[str, str]]:
         """For people: names and texts."""
         lines = [("redaction length", f"{self.k_before:.1f} -> {self.k_after:.1f} tokens, mean of the problems")]
         if self.intended_way is not None:
             share = f"{100 * self.intended_way:.1f} % moved the intended way in the serving engine"
-            lines.append(("labelled tokens", f"{self.labelled_tokens:,}, of which {share}"))
+            past = f", {100 * self.past_target:.1f} % past their target" if self.past_target is not None else ""
+            lines.append(("labelled tokens", f"{self.labelled_tokens:,}, of which {share}{past}"))
         if self.problems:
             lines.append(("state rewards", f"rose on {self.risen} of {self.problems} problems, fell on {self.fallen}"))
         for share, (before, after) in self.pass_rates.items():
@@ -76,4 +79,5 @@ def run_findings(
         risen=sum(sum(values) > 0 for values in changes.values()),
         fallen=sum(sum(values) < 0 for values in changes.values()),
         pass_rates=rates,
+        past_target=moved.get("overshot", 0) / labelled if labelled else None,
     )

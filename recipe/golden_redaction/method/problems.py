@@ -3,15 +3,17 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from pydantic import Field
 
 from verl_ext.arc.prompts import SizeLimits, Tokenizer, encode_golden, encode_prompt, state_ids
-from verl_ext.arc.solutions import GOLDEN, read_solution, solution_names
+from verl_ext.arc.solutions import GOLDEN, GoldenError, read_pairs, read_solution, solution_names
 from verl_ext.core.errors import ConfigError
+from verl_ext.core.settings import Settings
 from verl_ext.data.arc_tasks import Pair, Task, parse_task
 from verl_ext.data.file_checks import check_files
 from verl_ext.data.row_report import UnusableRow, reasons
@@ -28,8 +30,9 @@ class Problem:
         id: Of the task, eight hexadecimal digits.
         prompt_ids: Rendered prompt with the assistant prefix.
         golden_ids: Golden solution behind the prefix; empty for a task without one.
-        pairs: The examples, which rewards are computed from.
-        test_pairs: What a solution is tested on; neither in the prompt nor in a reward.
+        pairs: The examples, which the prompt shows.
+        test_pairs: What a solution is tested on; never in the prompt.
+        held_out: What a program must get right besides the examples to be rewarded; never in the prompt.
     """
 
     id: str
@@ -37,6 +40,12 @@ class Problem:
     golden_ids: tuple[int, ...]
     pairs: tuple[Pair, ...]
     test_pairs: tuple[Pair, ...]
+    held_out: tuple[Pair, ...] = ()
+
+    @property
+    def reward_pairs(self) -> tuple[Pair, ...]:
+        """All that a reward is computed from, the examples first."""
+        return self.pairs + self.held_out
 
     def state(self, k: int) -> list[int]:
         """Token ids of the state with k golden tokens hidden; errors as of `prompts.state_ids`."""
@@ -49,6 +58,45 @@ class Problem:
     def has_state(self, k: int, ids: Sequence[int] | None = None) -> bool:
         """Whether k golden tokens can be hidden and, where ids are given, that state has them."""
         return 1 <= k <= len(self.golden_ids) and (ids is None or list(ids) == self.state(k))
+
+
+class RewardSettings(Settings):
+    """What a program must get right besides the examples: they are in the prompt, so it may hold them in a table."""
+
+    test_pairs: bool = True
+    """Also every test pair of the task. They are then no measure of generalization to be reported of trained tasks."""
+
+    fresh_pairs: str | None = Field(default=None, min_length=1)
+    """Also pairs of this file, which a generator or a rule made: JSON lines {id, pairs: [{input, output}]}, or .gz of
+    it. Tasks that it does not have go without. null: none."""
+
+    num_fresh: int = Field(default=4, ge=1)
+    """Of each task, the first so many pairs of that file; evaluate on others."""
+
+
+def hold_out(problems: Sequence[Problem], settings: RewardSettings) -> list[Problem]:
+    """The problems with the pairs that their rewards need besides the examples, each pair once.
+
+    Raises:
+        ConfigError: The fresh pairs cannot be read, or are of none of the problems.
+    """
+    fresh: dict[str, list[Pair]] = {}
+    if settings.fresh_pairs is not None:
+        try:
+            read = read_pairs([], Path(settings.fresh_pairs))
+        except GoldenError as error:
+            raise ConfigError(f"golden.reward.fresh_pairs: {error}") from None
+        fresh = {name: list(pairs.values()) for name, pairs in read.items()}
+        if not any(fresh.get(problem.id) for problem in problems):
+            raise ConfigError(
+                f"golden.reward.fresh_pairs={settings.fresh_pairs} has no pair of any of the {len(problems)} "
+                "problem(s): give a file of these tasks, or null"
+            )
+    found = []
+    for problem in problems:
+        own = [*(problem.test_pairs if settings.test_pairs else ()), *fresh.get(problem.id, ())[: settings.num_fresh]]
+        found.append(replace(problem, held_out=tuple(p for p in dict.fromkeys(own) if p not in problem.pairs)))
+    return found
 
 
 def read_problems(

@@ -108,7 +108,7 @@ class StateVisitor:
         return [list(islice(labels, num_rollouts)) for _ in states]
 
     def judge(self, answers: Sequence[Answer]) -> list[Rollout]:
-        """Answers with their rewards on the examples, and the grids if they are kept.
+        """Answers with their rewards, from the examples and then what is held out, and the grids if they are kept.
 
         Equal programs of a problem run once. A program that met an infrastructure error is run once more.
         """
@@ -117,8 +117,8 @@ class StateVisitor:
             for answer in answers
             if answer.is_whole
         ]
-        pairs = {answer.problem.id: answer.problem.pairs for answer in answers}
-        results = iter(Programs(self._executor, ATTEMPTS).run("example", jobs, pairs, stop_at_first_failure=True))
+        pairs = {answer.problem.id: answer.problem.reward_pairs for answer in answers}
+        results = iter(Programs(self._executor, ATTEMPTS).run("reward", jobs, pairs, stop_at_first_failure=True))
         return [self._rollout(answer, next(results) if answer.is_whole else None) for answer in answers]
 
     def _rollout(self, answer: Answer, result: ProgramResult | None) -> Rollout:

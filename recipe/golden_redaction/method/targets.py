@@ -43,6 +43,14 @@ class TargetSettings(Settings):
     """Share of the probability of all tokens that were not tried which preferred tokens may be asked to take. 0: only
     from the state's dispreferred tokens. 1: targets may sum to 1, which no softmax reaches."""
 
+    steps: int = Field(default=1, ge=1)
+    """Optimizer steps of an update, at most: it ends when every labelled token is near its target. 1: one step, however
+    far it moves the tokens."""
+
+    aim: float = Field(default=0.9, gt=0, le=1)
+    """Share of its way to the target that a token is brought with steps above 1. What is left is room for what the
+    tokens of an update do to each other: with 1 about half of them end a little past their target."""
+
     reduction: Reduction = "state_mean"
     """state_mean: states weigh the same, and tokens within one. token_mean: all labelled tokens do. sum: each
     weighs 1."""

@@ -16,7 +16,7 @@ K: actions of the state.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -38,8 +38,9 @@ class Rollout:
 
     Attributes:
         text: From the action's token on.
-        reward: 1 if its program maps every example input to its output, 0 if not, None: unknown, no label.
-        statuses: Of the example pairs that the program was run on, as the sandbox says.
+        reward: 1 if its program maps every input to its output, of the examples and of what is held out, 0 if not,
+            None: unknown, no label.
+        statuses: Of the pairs that the program was run on, the examples first, as the sandbox says.
         outputs: What the program returned for each of them; None: not kept.
     """
 
@@ -150,6 +151,22 @@ def visit_metrics(visits: Sequence[StateVisit]) -> dict[str, float]:
     for status, number in Counter(deciding_status(rollout.statuses) for rollout in rollouts).items():
         metrics[f"golden/sandbox/{status}"] = number / len(rollouts)
     return metrics
+
+
+def copying_metrics(visits: Sequence[StateVisit], num_examples: Mapping[str, int]) -> dict[str, float]:
+    """Of one step: `golden/rollouts/examples_only`, the share of rollouts that are right on all examples, which the
+    prompt shows, and wrong on a pair that it does not.
+
+    Args:
+        visits: The step's.
+        num_examples: Of each problem.
+    """
+    rollouts = [(visit.problem, rollout) for visit in visits for action in visit.rollouts for rollout in action]
+    if not rollouts:
+        return {}
+    # Programs are not run behind the first pair that they get wrong.
+    found = sum(rollout.reward == 0.0 and len(rollout.statuses) > num_examples[name] for name, rollout in rollouts)
+    return {"golden/rollouts/examples_only": found / len(rollouts)}
 
 
 def mean_label(labels: Iterable[float | None]) -> float | None:

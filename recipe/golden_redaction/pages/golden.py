@@ -150,6 +150,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--require", choices=sorted(SANDBOX_LEVELS), default="minimum", help="the sandbox's isolation")
 
 
+def default_output(options: argparse.Namespace) -> Path:
+    """Of no run."""
+    return Path("outputs/report/golden.html")
+
+
 def source(options: argparse.Namespace) -> GoldenSource:
     """What `golden` shows.
 

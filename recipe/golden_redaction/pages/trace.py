@@ -69,6 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="folder or hub name whose tokenizer the run used; default: the run's own")
 
 
+def default_output(options: argparse.Namespace) -> Path:
+    """In the run folder."""
+    return (options.path if options.path.is_dir() else options.path.parent) / "trace.html"
+
+
 def source(options: argparse.Namespace) -> TraceSource:
     """What `trace` shows.
 
@@ -94,7 +99,7 @@ def source(options: argparse.Namespace) -> TraceSource:
     else:
         print("No model is known, so tokens are shown as ids: --model names a tokenizer.", file=sys.stderr)
     about = [f"entries: {path}", f"tokenizer: {model}" if tokenizer is not None else "no tokenizer: tokens as ids"]
-    return TraceSource(path, TraceBook(tokenizer, tasks, about))
+    return TraceSource(path, TraceBook(tokenizer, tasks, about, path.resolve().parent.name))
 
 
 def read_task_files(paths: Sequence[Path]) -> dict[str, Task]:

@@ -29,14 +29,20 @@ class TraceBook:
         tokenizer: Of the policy; None shows ids instead of texts.
         tasks: ARC tasks by id, for their grids.
         about: Lines about where this is from.
+        name: Of the run.
     """
 
     def __init__(
-        self, tokenizer: Any = None, tasks: Mapping[str, Task] | None = None, about: Sequence[str] = ()
+        self,
+        tokenizer: Any = None,
+        tasks: Mapping[str, Task] | None = None,
+        about: Sequence[str] = (),
+        name: str = "a run",
     ) -> None:
         self._tokenizer = tokenizer
         self._tasks = tasks or {}
         self._about = list(about)
+        self._name = name
         self._texts: dict[int, str] = {}
         self.clear()
 
@@ -74,6 +80,7 @@ class TraceBook:
         self._changed.clear()
         index = {
             "about": self._about,
+            "name": self._name,
             "problems": list(self._numbers),
             "texts": self._texts if self._tokenizer is not None else None,
             "rows": self._rows,
@@ -228,10 +235,11 @@ _NUM_ROLLOUTS = 7
 
 def _row(entry: Mapping[str, Any], found: Sequence[Mapping[str, Any]], problem: int, nth: int) -> list[Any]:
     """problem, k, step, weight version, state reward, coverage, nth of its kind, rollouts, infrastructure errors,
-    actions as [token, reward, advantage, kind in the trainer or in the engine, is teacher]."""
+    actions as [token, reward, advantage, kind in the trainer or in the engine, is teacher], and over the labelled
+    actions the largest movement of a log-prob and the largest distance from a target (nats)."""
     short = []
     for action in found:
-        moved = action["trainer_moved"] or action["engine_moved"]
+        moved = _moved(action)
         short.append(
             [
                 action["token"],
@@ -252,7 +260,22 @@ def _row(entry: Mapping[str, Any], found: Sequence[Mapping[str, Any]], problem: 
         sum(len(action["rollouts"]) for action in entry["actions"]),
         sum(action["failures"] for action in found),
         short,
+        _largest(abs(moved["moved"]) for action in found if (moved := _moved(action))),
+        _largest(
+            abs(action["target"] - action["before"] - moved["moved"])
+            for action in found
+            if action["target"] is not None and action["before"] is not None and (moved := _moved(action))
+        ),
     ]
+
+
+def _moved(action: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Measured by the trainer, or else in the engine; both count from `before`."""
+    return action["trainer_moved"] or action["engine_moved"]
+
+
+def _largest(values: Iterable[float]) -> float | None:
+    return _short(max(values, default=None))
 
 
 def _short(number: float | None) -> float | None:

@@ -33,6 +33,16 @@ Divisibility = Literal["pad", "drop"]
 DIVISIBILITIES: tuple[Divisibility, ...] = get_args(Divisibility)
 # Rules that decide on a sample by its own score alone, before the others are known.
 PER_SAMPLE_RULES = ("positive", "none")
+# verl's estimators whose advantages are (reward - group's mean) times a factor of the group or of the batch, and one
+# number a sample: those that `recentre` can centre anew.
+CENTRED_BY_GROUP = (
+    "grpo",
+    "grpo_vectorized",
+    "rloo",
+    "rloo_vectorized",
+    "gpg",
+    "reinforce_plus_plus_baseline",
+)
 
 _QUANTILES = (5, 25, 50, 75, 95)
 

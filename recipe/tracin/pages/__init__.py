@@ -19,7 +19,7 @@ PAGES = RecipePages(
     views=(
         View(
             "influence",
-            *own_scripts(__name__, "run_influence.js"),
+            own_scripts(__name__, "run_influence.js"),
             files=(INFLUENCE,),
             blocks=influence_blocks,
         ),

@@ -12,6 +12,7 @@ NUM_BINS = 41
 NUM_EXTREMES = 100  # at each end, over the run
 NUM_STEP_EXTREMES = 10  # at each end, of each step
 MAX_CLASSES = 5  # of rewards; more are put together in bins
+MAX_CHARACTERS = 20_000  # of a text
 QUANTILES = (0.05, 0.5, 0.95)
 
 FIELDS = ("step", "index", "key", "reward", "advantage", "score", "weight")
@@ -90,7 +91,8 @@ def influence_data(records: Iterable[Mapping[str, Any]]) -> dict[str, Any] | Non
         of_step.setdefault(sample["step"], []).append(sample)
     return {
         "num": len(samples),
-        "has_text": any(isinstance(sample.get("text"), str) for sample in samples),
+        "has_text": any(_texts(sample) for sample in samples),
+        "ends": list(reward_ends(samples)),
         "classes": [name for name, _, _ in classes],
         "edges": [short(edge) for edge in edges],
         "counts": [
@@ -103,7 +105,40 @@ def influence_data(records: Iterable[Mapping[str, Any]]) -> dict[str, Any] | Non
             for place in range(len(classes))
         ],
         **extremes(samples, NUM_EXTREMES),
-        "by_step": {str(step): extremes(of_step[step], NUM_STEP_EXTREMES) for step in steps},
+        **disagreements(samples, reward_ends(samples), NUM_EXTREMES),
+        "by_step": {
+            str(step): extremes(of_step[step], NUM_STEP_EXTREMES)
+            | disagreements(of_step[step], reward_ends(samples), NUM_STEP_EXTREMES)
+            for step in steps
+        },
+    }
+
+
+def reward_ends(samples: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:
+    """The lowest and the highest reward; None for both if there are no two different ones."""
+    rewards = {reward for sample in samples if (reward := _reward(sample)) is not None}
+    return (min(rewards), max(rewards)) if len(rewards) > 1 else (None, None)
+
+
+def disagreements(
+    samples: Sequence[Mapping[str, Any]], ends: tuple[float | None, float | None], number: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Where score and reward disagree, most extreme first.
+
+    Args:
+        samples: With scores.
+        ends: Of `reward_ends`.
+        number: Of samples, at most.
+
+    Returns:
+        `failed_high`: of the lowest reward with a score above 0; `passed_low`: of the highest with one below 0.
+    """
+    low, high = ends
+    failed = [sample for sample in samples if low is not None and _reward(sample) == low and sample["score"] > 0]
+    passed = [sample for sample in samples if high is not None and _reward(sample) == high and sample["score"] < 0]
+    return {
+        "failed_high": [_shown(one) for one in sorted(failed, key=lambda one: -one["score"])[:number]],
+        "passed_low": [_shown(one) for one in sorted(passed, key=lambda one: one["score"])[:number]],
     }
 
 
@@ -119,7 +154,14 @@ def extremes(samples: Sequence[Mapping[str, Any]], number: int) -> dict[str, lis
 
 def _shown(sample: Mapping[str, Any]) -> dict[str, Any]:
     shown = {name: sample[name] for name in FIELDS if _is_plain(sample.get(name))}
-    return shown | ({"text": sample["text"]} if isinstance(sample.get("text"), str) else {})
+    return shown | _texts(sample)
+
+
+def _texts(sample: Mapping[str, Any]) -> dict[str, str]:
+    """`prompt` and `response`, as far as they were recorded."""
+    return {
+        name: value[:MAX_CHARACTERS] for name in ("prompt", "response") if isinstance(value := sample.get(name), str)
+    }
 
 
 def _reward(sample: Mapping[str, Any]) -> float | None:

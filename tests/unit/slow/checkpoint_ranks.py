@@ -43,9 +43,10 @@ def build_model(lora: bool) -> torch.nn.Module:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint to save: whether LoRA factors are trained, and verl's settings of checkpoints."""
+    """A checkpoint to save: whether LoRA factors are trained, over which mesh, and verl's settings of checkpoints."""
 
     lora: bool = False
+    mesh: str = "fsdp"
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -62,7 +63,7 @@ def _save(rank: int, world: int, folder: Path, checkpoints: dict[str, Saved]) ->
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     for name, saved in checkpoints.items():
         model = build_model(saved.lora)
-        fully_shard(model, mesh=init_device_mesh("cpu", (world,), mesh_dim_names=("fsdp",)))
+        fully_shard(model, mesh=init_device_mesh("cpu", (world,), mesh_dim_names=(saved.mesh,)))
         config = CheckpointConfig(**({"save_contents": ["model"], "load_contents": ["model"]} | saved.settings))
         manager = FSDPCheckpointManager(model, processing_class=_tokenizer(), checkpoint_config=config)
         manager.save_checkpoint(str(folder / name / "global_step_3/actor"), global_step=3)

@@ -42,6 +42,10 @@ class StandIns:
     def data(self, name: str) -> Path:
         return self.folder / "data" / f"{name}.parquet"
 
+    @property
+    def tools(self) -> Path:
+        return self.folder / "tools.yaml"
+
     def reward(self, name: str) -> Path:
         return self.folder / "rewards" / name
 

@@ -11,6 +11,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+from verl.tools.function_tool import FunctionTool
+from verl.tools.schemas import OpenAIFunctionToolSchema
 from verl.trainer.ppo.v1 import agent_loop_tq
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import RLHFDataset
@@ -18,6 +20,10 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from recipe.fast_dapo.settings import resolve_group_size
 from verl_ext.launch.recipe import PROJECT_ROOT
 from verl_ext.serving.agent_loop import FIRST_SESSION, PromptReport, SignalAgentLoopWorker
+
+SCHEMA = OpenAIFunctionToolSchema.model_validate(
+    {"type": "function", "function": {"name": "add", "description": "The sum."}}
+)
 
 
 @register("counting_agent")
@@ -102,6 +108,8 @@ def test_a_session_is_one_rollout_whose_outputs_are_all_stored(stored: dict[str,
     assert {stored["train"][key]["reward"] for key in rollouts} == {0.5}
     last = reports["prompt1"].rollouts[-1]
     assert (last.reward, last.reward_extra_info, last.num_tokens, last.version) == (0.5, {"acc": 1.0}, 1 + 2 + 3, 5)
+    # A response may be as long as the longest of them, not as all together.
+    assert last.longest == 3
 
 
 def test_a_session_without_outputs_or_with_an_error_is_missing(stored: dict[str, dict[str, Any]]):
@@ -109,3 +117,56 @@ def test_a_session_without_outputs_or_with_an_error_is_missing(stored: dict[str,
     assert [len(reports[f"prompt{place}"].rollouts) for place in range(3)] == [0, 0, 2]
     assert reports["prompt1"].errors == ["ValueError: no tool answered"] * 2
     assert {key for key in stored["train"] if key.count("_")} == {f"prompt2_{s}_{n}" for s in (0, 1) for n in (0, 1)}
+
+
+@register("calling_agent")
+class CallingAgent(AgentLoopBase):
+    """Turns of the model and answers of a tool, as the row has them."""
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+        turns = [(list(text.encode()), number % 2 == 0) for number, text in enumerate(kwargs["turns"])]
+        return AgentLoopOutput(
+            prompt_ids=[1, 2],
+            response_ids=[token for tokens, _ in turns for token in tokens],
+            response_mask=[int(own) for tokens, own in turns for _ in tokens],
+            reward_score=0.0,
+            num_turns=len(turns) + 1,
+            metrics=AgentLoopMetrics(),
+            extra_fields={"min_global_steps": 7, "max_global_steps": 7},
+        )
+
+
+class _Bytes:
+    """A tokenizer whose tokens are bytes."""
+
+    chat_template = None
+
+    def decode(self, ids: list[int]) -> str:
+        return bytes(ids).decode()
+
+
+CALL = '<tool_call>{"name": "add", "arguments": {}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("turns", "own", "is_unanswered"),
+    [
+        (["7"], 1, False),
+        ([CALL, "answer", "7"], len(CALL) + 1, False),
+        ([CALL], len(CALL), True),
+        ([CALL, "answer", CALL], 2 * len(CALL), True),
+        (["<tool_call>{"], 12, False),
+    ],
+)
+def test_a_report_counts_what_the_model_wrote_and_tells_a_call_without_an_answer(
+    stored: dict[str, dict[str, Any]], turns: list[str], own: int, is_unanswered: bool
+):
+    worker = _worker()
+    worker.tokenizer, worker.tools = _Bytes(), [FunctionTool("add", print, SCHEMA)]
+    batch = tu.get_tensordict({"uid": np.array(["prompt"], dtype=object), "index": np.array([0], dtype=object)})
+    for name, value in (("turns", turns), ("agent_name", "calling_agent"), ("__rollout_n__", 1)):
+        tu.assign_non_tensor_stack(batch, name, [value])
+    tu.assign_non_tensor_data(batch, "global_steps", 8)
+    (rollout,) = asyncio.run(worker.generate_and_report(batch))["prompt"].rollouts
+    assert (rollout.num_tokens, rollout.is_unanswered) == (own, is_unanswered)
+    assert rollout.longest == sum(map(len, turns))

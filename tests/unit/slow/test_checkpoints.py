@@ -235,6 +235,22 @@ def test_another_number_of_ranks_is_refused_before_anything_starts(checkpoints: 
         prepare_resume(_trainer(checkpoints), 1)
 
 
+def test_a_checkpoint_of_megatrons_tells_its_ranks_itself(checkpoints: CheckpointFolder):
+    """Its files bear no ranks: verl writes their number beside them."""
+    actor = checkpoints.saving / "global_step_1/actor"
+    (actor / "model/huggingface").mkdir(parents=True)
+    (actor / "model/huggingface/model.safetensors").write_bytes(b"weights")
+    (actor / "ckpt_contents.json").write_text('{"world_size": 4}')
+    checkpoints.publish(1)
+    assert prepare_resume(_trainer(checkpoints), 4) == []
+    with pytest.raises(CheckpointError, match=r"weights of 8 actor ranks .*got \[4\]"):
+        prepare_resume(_trainer(checkpoints), 8)
+    # What is no archive of torch's has a checksum of its own.
+    (checkpoints.at(1) / "actor/model/huggingface/model.safetensors").write_bytes(b"weighty")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors has changed"):
+        prepare_resume(_trainer(checkpoints), 4)
+
+
 def test_shards_on_another_nodes_disk_are_missed(checkpoints: CheckpointFolder):
     _write(checkpoints, 1, num_ranks=2)
     (checkpoints.saving / "global_step_1/actor/model_world_size_2_rank_1.pt").unlink()

@@ -68,6 +68,7 @@ GOOD = [
     Line(DEMO, also="arithmetic: 0 for a wrong answer, 1 for the right one"),
     Line(PLAIN, also="this machine has 0"),
     Line(PLAIN, "trainer.n_gpus_per_node=4 actor_rollout_ref.actor.strategy=fsdp2"),
+    Line(PLAIN, "actor_rollout_ref.actor.strategy=fsdp"),
     Line(PLAIN, "data.train_batch_size=32 actor_rollout_ref.rollout.n=2 actor_rollout_ref.rollout.n_continue=6"),
     Line(PLAIN, "+signal=two_phase", also="64 prompts x 16 rollouts = 1,024 rollouts"),
     Line(PLAIN, "+signal=two_phase algorithm.adv_estimator=gae critic.model.path={models}/whole"),
@@ -207,7 +208,22 @@ BAD = [
     Line(PLAIN, f"{ROLLOUT}.name=trtllm", "rollout.name=trtllm, and it is not installed; tensorrt_llm is needed"),
     Line(DEMO, f"{ROLLOUT}.name=sglang", "the CPU backend serves with vLLM alone. Set rollout.name=vllm"),
     Line(["recipe.golden_redaction.main"], f"{ROLLOUT}.name=sglang", "only vLLM is asked for the log-probs of tokens"),
-    Line(PLAIN, "actor_rollout_ref.actor.strategy=fsdp", "only FSDP2 is supported"),
+    Line(
+        PLAIN, "model_engine=megatron", "model_engine=megatron, and megatron-core is not installed; megatron-core and"
+    ),
+    Line(PLAIN, "model_engine=veomni", r"and veomni is not installed; veomni==0\.1\.11 is needed"),
+    Line(PLAIN, "model_engine=torchtitan trainer.save_freq=20", "writes weights at every 500th step alone"),
+    Line(PLAIN, "actor_rollout_ref.actor.strategy=megatron", "it is of another engine than model_engine"),
+    Line(PLAIN, "tracin.enable=true model_engine=megatron", "scores are taken inside FSDP2's modules"),
+    Line(DEMO, "model_engine=megatron", "the CPU backend trains with FSDP2 alone. Leave it at dp"),
+    Line(["recipe.golden_redaction.main"], "model_engine=megatron", "updates of single tokens are made inside verl's"),
+    Line(GPU, "model_engine=veomni", "entropy_from_logits_with_chunking is an option of verl's FSDP engines"),
+    Line(
+        PLAIN,
+        "model_engine=megatron +actor_rollout_ref.actor.megatron.tensor_size=2",
+        "tensor_size does not exist",
+    ),
+    Line(PLAIN, "actor_rollout_ref.actor.ulysses_sequence_parallel_size=3", "size=3 does not divide trainer.nnodes x"),
     # Data.
     Line(DEMO, "data.train_files={data}/nothing.parquet", "nothing"),
     Line(DEMO, "data.train_files={data}/few.parquet", "hold 10 prompts"),

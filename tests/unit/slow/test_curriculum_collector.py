@@ -461,3 +461,46 @@ def test_a_source_of_grades_is_silent_where_none_is_above_0(
     with pytest.raises(CurriculumExhaustedError):
         curriculum.collect(3)
     assert curriculum.metrics()["curriculum/silent_sources"] == num_silent
+
+
+def test_what_a_prompt_says_is_written_once(store: StoredRows, tmp_path: Path):
+    curriculum, trainer = _make(tmp_path)
+    curriculum.collect(3)
+    texts = [json.loads(line) for line in (tmp_path / "prompt_texts.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in (tmp_path / "prompts.jsonl").read_text().splitlines()]
+    assert [text["index"] for text in texts] == list(range(trainer.num_fetched))
+    assert {event["index"] for event in events} <= {text["index"] for text in texts}
+    assert texts[2] == {"index": 2, "prompt": "prompt 2", "ground_truth": None, "data_source": None}
+    state = curriculum.prompt_records.state_dict()
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"text": "1+1?"}, {}]}]
+    more = {"index": [0, 77], "raw_prompt": ["again", messages], "reward_model": [{}, {"ground_truth": 2}]}
+    for _ in range(2):
+        curriculum.prompt_records.add_prompts(more | {"data_source": ["a", "b"]})
+    assert json.loads((tmp_path / "prompt_texts.jsonl").read_text().splitlines()[-1]) == {
+        "index": 77, "prompt": "Be brief.\n\n1+1? […]", "ground_truth": "2", "data_source": "b",
+    }  # fmt: skip
+    # A resumed run does not write anew what is there, and forgets what came after its checkpoint.
+    again, _ = _make(tmp_path)
+    again.prompt_records.load_state_dict(state)
+    again.prompt_records.add_prompts(more)
+    indices = [json.loads(line)["index"] for line in (tmp_path / "prompt_texts.jsonl").read_text().splitlines()]
+    assert indices == [*range(trainer.num_fetched), 77]
+
+
+def test_records_of_a_release_that_kept_no_texts_are_taken(store: StoredRows, tmp_path: Path):
+    curriculum, _ = _make(tmp_path)
+    store.clear(curriculum.collect(3).keys, "train")
+    curriculum.before_checkpoint()
+    state = json.loads(json.dumps(curriculum.state_dict()))
+    events = (tmp_path / "prompts.jsonl").read_text()
+    state["prompt_records_bytes"] = state.pop("prompt_records")["events"]
+    restored, _ = _make(tmp_path)
+    restored.load_state_dict(state)
+    assert (tmp_path / "prompts.jsonl").read_text() == events
+    assert (tmp_path / "prompt_texts.jsonl").read_text() == ""
+
+
+def test_without_records_nothing_is_written(store: StoredRows, tmp_path: Path):
+    curriculum, _ = _make(tmp_path, "curriculum.record_prompts=false")
+    curriculum.collect(3)
+    assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,7 @@ from recipe.tracin.recipe import RECIPE as TRACIN
 from verl_ext.data.schema import make_row, write_parquet
 from verl_ext.launch import dry_run, launch
 from verl_ext.launch.data_checks import DataError
-from verl_ext.launch.estimate import BatchArithmetic, memory_estimate, num_lora_parameters, num_parameters
+from verl_ext.launch.estimate import BatchArithmetic, Storage, memory_estimate, num_lora_parameters, num_parameters
 from verl_ext.launch.preflight.checks import Findings
 from verl_ext.launch.train import train
 
@@ -46,7 +46,9 @@ def test_what_does_not_divide_is_rounded_up():
 
 
 def test_memory_of_a_billion_parameters_on_eight_gpus():
-    estimate = memory_estimate(10**9, num_shards=8, tensor_parallel=2, utilization=0.6, gpu_bytes=80 * 10**9)
+    estimate = memory_estimate(
+        10**9, storage=Storage.sharded(8), tensor_parallel=2, utilization=0.6, gpu_bytes=80 * 10**9
+    )
     assert estimate == {
         "weights": 500_000_000,
         "gradients": 500_000_000,
@@ -76,7 +78,7 @@ def test_what_is_offloaded_leaves_room_for_the_engine(is_offloaded: tuple[bool, 
 
 
 def test_the_engine_or_the_update_may_decide_the_smallest_gpu():
-    assert memory_estimate(1000, num_shards=100, utilization=0.1)["smallest_gpu"] == 20_000
+    assert memory_estimate(1000, storage=Storage.sharded(100), utilization=0.1)["smallest_gpu"] == 20_000
     # The update's 16000, since generation has the whole GPU but for a tenth.
     assert memory_estimate(1000, utilization=0.2, is_offloaded=(True, True))["smallest_gpu"] == 16_000
 

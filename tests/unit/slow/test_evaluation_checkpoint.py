@@ -27,6 +27,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "full": Saved(),
         "lora": Saved(lora=True),
         "lora_only": Saved(lora=True, settings={"save_lora_only": True}),
+        # VeOmni's engine saves with the same manager, over its own mesh.
+        "veomni": Saved(mesh="dp_shard_sp"),
         "hf_model": Saved(settings={"save_contents": ["model", "hf_model"]}),
     }
     save_checkpoints(folder, checkpoints, world=2)
@@ -113,6 +115,53 @@ def test_a_run_that_saved_all_weights_needs_no_merge(saved: Path, tmp_path: Path
     step = saved / "hf_model/global_step_3"
     assert merged_model(str(step), tmp_path / "cache") == str(step / "actor/huggingface")
     assert not (tmp_path / "cache").exists()
+
+
+def test_shards_that_verls_merger_does_not_know_need_hugging_face_weights(saved: Path, tmp_path: Path):
+    with pytest.raises(CheckpointError, match=r"a mesh of \('dp_shard_sp',\), as VeOmni's .* save them with hf_model"):
+        merged_model(str(saved / "veomni/global_step_3"), tmp_path / "cache")
+
+
+def _megatrons(folder: Path, *, role: str = "actor", peft: bool = False) -> Path:
+    """As verl's Megatron engine lays a checkpoint out; without weights."""
+    actor = folder / "global_step_3/actor"
+    (actor / "model/huggingface").mkdir(parents=True)
+    contents = {"role": role, "world_size": 4, "backend": {"peft": peft}}
+    (actor / "ckpt_contents.json").write_text(json.dumps(contents))
+    return actor
+
+
+def test_megatrons_hugging_face_weights_are_the_model(tmp_path: Path):
+    actor = _megatrons(tmp_path)
+    build_model(lora=False).save_pretrained(actor / "model/huggingface")  # type: ignore[operator]
+    for given in (actor, actor.parent):
+        model = merged_model(str(given), tmp_path / "cache")
+        torch.testing.assert_close(logits_of(model), trained_logits(lora=False))
+    assert model == str(actor / "model/huggingface")
+    before = fingerprint(actor)
+    assert before
+    os.utime(actor / "model/huggingface/model.safetensors")
+    assert fingerprint(actor) != before
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ({}, "in Megatron's format alone: have a run save them with hf_model in .*save_contents"),
+        ({"peft": True}, "LoRA factors beside no weights.*merge them into the model that the run began with"),
+        ({"role": "critic"}, "is a critic"),
+    ],
+)
+def test_a_checkpoint_of_megatrons_without_a_model_says_what_is_needed(made: dict, expected: str, tmp_path: Path):
+    with pytest.raises(CheckpointError, match=expected):
+        merged_model(str(_megatrons(tmp_path, **made)), tmp_path / "cache")
+
+
+def test_a_step_without_weights_of_a_known_form_is_refused(tmp_path: Path):
+    (tmp_path / "global_step_3/step-3").mkdir(parents=True)
+    (tmp_path / "global_step_3/data.pt").touch()
+    with pytest.raises(CheckpointError, match="a checkpoint without weights"):
+        merged_model(str(tmp_path / "global_step_3"), tmp_path / "cache")
 
 
 def test_a_models_folder_and_a_name_on_the_hub_stay_as_they_are(copy: Path, tmp_path: Path):

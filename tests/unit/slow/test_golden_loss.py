@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.golden_redaction.loss.loss import target_loss, token_log_probs
+from recipe.golden_redaction.loss.loss import distance_loss, target_loss, token_log_probs
 from recipe.golden_redaction.method.movement import movement
 from recipe.golden_redaction.method.targets import REDUCTIONS, TargetSettings, target_log_probs, token_weights
 
@@ -108,3 +108,14 @@ def test_the_loss_refuses_misuse():
         target_loss(one, torch.ones(2), one, one)
     with pytest.raises(ValueError, match="needs a finite target"):
         target_loss(one, one * math.nan, one, one)
+
+
+def test_the_distance_pulls_each_token_by_what_it_has_left_from_either_side():
+    log_probs = torch.tensor([-1.0, -2.0, -3.0, -4.0], dtype=torch.float64, requires_grad=True)
+    goals, weights = torch.tensor([-0.5, -2.5, math.nan, -4.0]), torch.tensor([1.0, 0.5, 7.0, 1.0])
+    loss = distance_loss(log_probs, goals, weights)
+    loss.backward()
+    assert loss.item() == pytest.approx(0.5 * (1.0 * 0.5**2 + 0.5 * 0.5**2))
+    assert log_probs.grad.tolist() == pytest.approx([-0.5, 0.25, 0.0, 0.0])
+    with pytest.raises(ValueError, match="of one shape"):
+        distance_loss(log_probs, goals[:2], weights)

@@ -1,5 +1,6 @@
 """The problems of a run: from files that data_preprocess.arc writes, from easy to hard; what is left out is counted."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from data_preprocess.arc import to_rows
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
-from recipe.golden_redaction.method.problems import Problem, read_problems
+from recipe.golden_redaction.method.problems import Problem, RewardSettings, hold_out, read_problems
 from verl_ext.arc.order import ORDER
 from verl_ext.arc.prompts import CODE_PREFIX, SizeLimits, encode_golden, encode_prompt
 from verl_ext.core.errors import ConfigError
@@ -220,3 +221,48 @@ def test_nothing_left_is_refused_with_the_reasons(tmp_path: Path, golden: Path, 
         assert part in message
     if limits.max_cells:
         assert "more than 1 cells in the examples" in message
+
+
+# ------------------------------ what is held out ------------------------------
+
+
+def held_out(tmp_path: Path, golden: Path, tokenizer: Any, **settings: Any) -> dict[str, tuple[Pair, ...]]:
+    problems, _ = read_problems([write(tmp_path, TASKS)], tokenizer, NO_LIMITS, golden)
+    found = hold_out(problems, RewardSettings(**settings))
+    assert all(problem.reward_pairs == problem.pairs + problem.held_out for problem in found)
+    return {problem.id: problem.held_out for problem in found}
+
+
+def fresh_file(folder: Path, pairs: dict[str, list[Pair]]) -> str:
+    path = folder / "fresh.jsonl"
+    lines = [
+        {"id": name, "pairs": [{"input": p.input, "output": p.output} for p in own]} for name, own in pairs.items()
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def test_a_reward_needs_the_test_pairs_by_default(tmp_path: Path, golden: Path, tokenizer):
+    found = held_out(tmp_path, golden, tokenizer)
+    assert found[HARD] == (Pair(((3, 0),), ((3, 3), (3, 3))),)
+    assert all(found.values())
+    assert not any(held_out(tmp_path, golden, tokenizer, test_pairs=False).values())
+
+
+def test_fresh_pairs_are_the_first_of_a_file_and_none_that_is_shown(tmp_path: Path, golden: Path, tokenizer):
+    shown, test = Pair(((3, 3), (3, 3)), ((3,),)), Pair(((3, 0),), ((3, 3), (3, 3)))
+    more = [Pair(((n,),), ((3,),)) for n in range(5)]
+    path = fresh_file(tmp_path, {HARD: [shown, test, *more], "absent": more})
+    found = held_out(tmp_path, golden, tokenizer, fresh_pairs=path, num_fresh=4)
+    assert found[HARD] == (test, *more[:2])
+    assert found[EASY] == (Pair(((4, 0),), ((4, 4), (4, 4))),)
+    found = held_out(tmp_path, golden, tokenizer, fresh_pairs=path, num_fresh=3, test_pairs=False)
+    assert (found[HARD], found[EASY]) == ((test, more[0]), ())
+
+
+def test_a_file_without_a_pair_of_the_problems_is_refused(tmp_path: Path, golden: Path, tokenizer):
+    path = fresh_file(tmp_path, {"absent": [Pair(((1,),), ((3,),))]})
+    with pytest.raises(ConfigError, match=r"fresh_pairs=.*has no pair of any of the 3 problem"):
+        held_out(tmp_path, golden, tokenizer, fresh_pairs=path)
+    with pytest.raises(ConfigError, match=r"golden\.reward\.fresh_pairs: .*there is no such file"):
+        held_out(tmp_path, golden, tokenizer, fresh_pairs=path + ".gz")

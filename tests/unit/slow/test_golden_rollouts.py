@@ -4,6 +4,7 @@ The sandbox is the real one. The engine is scripted, with the methods of `verl_e
 real one is exercised in tests/integration.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from recipe.golden_redaction.method.credit import CreditSettings
-from recipe.golden_redaction.method.problems import Problem
+from recipe.golden_redaction.method.problems import Problem, RewardSettings, hold_out
 from recipe.golden_redaction.method.redaction import RedactedState
 from recipe.golden_redaction.method.rollouts import Answer, StateVisitor
-from recipe.golden_redaction.method.visits import Rollout, StateVisit
+from recipe.golden_redaction.method.visits import Rollout, StateVisit, copying_metrics
+from recipe.golden_redaction.settings import GoldenSettings
 from verl_ext.arc.prompts import CODE_PREFIX, FENCE
 from verl_ext.data.arc_tasks import Pair
 from verl_ext.sandbox.policy import SandboxPolicy
@@ -298,3 +300,45 @@ def test_pass_rates_are_the_labels_of_rollouts_from_the_state_alone(make):
         Continuations([*ids("prompt of a:"), *ids(GOLDEN)[:-3]], 3, MAX_NEW_TOKENS, 0, (FENCE,)),
         Continuations([*ids("prompt of b:"), *ids(GOLDEN)[:-2]], 3, MAX_NEW_TOKENS, 1, (FENCE,)),
     ]
+
+
+# ------------------------------ what a reward needs ------------------------------
+
+# Each cell grows by one; two examples, a test pair, and what a generator made besides.
+GROWS = [Pair(((n,),), ((n + 1,),)) for n in range(8)]
+COPIED = '\n    - Seen.\n    """\n    return {"[[0]]": [[1]], "[[1]]": [[2]]}.get(str(input_grid), input_grid)'
+COPIED_WITH_TEST = COPIED.replace("}.get", ', "[[2]]": [[3]]}.get')
+RULE = '\n    - Grows.\n    """\n    return [[cell + 1 for cell in row] for row in input_grid]'
+
+
+def rewards(made: Made, settings: RewardSettings) -> list[float | None]:
+    """Of a program with the examples in a table, of one with the test pair in it, too, and of the rule."""
+    task = Problem("a", (1,), tuple(ids(GOLDEN)), tuple(GROWS[:2]), (GROWS[2],))
+    (task,) = hold_out([task], settings)
+    answers = [Answer(task, (), tuple(ids(text)), True) for text in (COPIED, COPIED_WITH_TEST, RULE)]
+    return [rollout.reward for rollout in made.visitor.judge(answers)]
+
+
+def test_a_table_of_the_examples_earns_nothing(make, tmp_path):
+    made = make({})
+    assert rewards(made, GoldenSettings().reward) == [0.0, 1.0, 1.0]
+    # What the prompt shows is no evidence of a rule.
+    assert rewards(made, RewardSettings(test_pairs=False)) == [1.0, 1.0, 1.0]
+    fresh = tmp_path / "fresh.jsonl"
+    grids = [{"input": pair.input, "output": pair.output} for pair in GROWS[3:]]
+    fresh.write_text(json.dumps({"id": "a", "pairs": grids}) + "\n")
+    assert rewards(made, RewardSettings(fresh_pairs=str(fresh), num_fresh=1)) == [0.0, 0.0, 1.0]
+    assert rewards(made, RewardSettings(test_pairs=False, fresh_pairs=str(fresh))) == [0.0, 0.0, 1.0]
+
+
+def test_what_is_copied_is_counted(make):
+    task = Problem("a", (1,), tuple(ids(GOLDEN)), tuple(GROWS[:2]), (GROWS[2],))
+    (task,) = hold_out([task], RewardSettings())
+    made = make({})
+    visit = StateVisit("a", 1, (1,), 1, (1,), 0)
+    wrong = '\n    - Wrong.\n    """\n    return [[9]]'
+    visit.rollouts = (
+        tuple(made.visitor.judge([Answer(task, (), tuple(ids(t)), True) for t in (COPIED, RULE, wrong)])),
+    )
+    assert [len(rollout.statuses) for rollout in visit.rollouts[0]] == [3, 3, 1]
+    assert copying_metrics([visit], {"a": 2}) == {"golden/rollouts/examples_only": pytest.approx(1 / 3)}

@@ -49,12 +49,13 @@ def test_every_setting_is_read():
             "decided_above": None, "seed": 4,
         },
         "credit": {"num_next_tokens": 4, "max_actions": 3, "rollouts_per_action": 8, "min_labels": 2, "alpha": 0.1},
-        "targets": {"mass_from_others": 0.25, "reduction": "sum"},
+        "targets": {"mass_from_others": 0.25, "steps": 3, "aim": 0.8, "reduction": "sum"},
         "limits": {"max_cells": 100, "max_prompt_tokens": 200, "max_golden_tokens": 300},
         "records": {
             "enable": False, "outputs": False, "prompt_log_probs": False, "warm_start": "entries.jsonl",
             "max_staleness": None,
         },
+        "reward": {"test_pairs": False, "fresh_pairs": "fresh.jsonl", "num_fresh": 2},
         "sandbox": {
             "executor": "sandbox_fusion", "url": "http://host/run_code", "workers": 3, "cpu_seconds": 1.0,
             "wall_seconds": 5.0, "memory_mib": 64, "require": "minimum",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from recipe.golden_redaction.loss.tensor_statistics import NAMES, UpdateStatistics, statistics_metrics
+from recipe.golden_redaction.loss.tensor_statistics import NAMES, StepStart, UpdateStatistics, statistics_metrics
 
 FP32, BF16 = torch.float32, torch.bfloat16
 
@@ -107,3 +107,19 @@ def test_metrics_are_mean_smallest_and_largest_over_tensors():
         }
     )
     assert statistics_metrics({}) == {}
+
+
+def test_a_step_is_shortened_to_a_share_of_its_way_and_taken_back():
+    moved, frozen = torch.nn.Parameter(torch.tensor([1.0, 2.0])), torch.nn.Parameter(torch.tensor([5.0]))
+    moved.grad = torch.ones(2)
+    start = StepStart([moved, frozen])
+    with torch.no_grad():
+        moved += torch.tensor([4.0, -8.0])
+        frozen += 1.0
+    start.shorten(0.5)
+    assert moved.tolist() == [3.0, -2.0]
+    start.shorten(0.5)
+    assert moved.tolist() == [2.0, 0.0]
+    start.shorten(0.0)
+    assert moved.tolist() == [1.0, 2.0]
+    assert frozen.tolist() == [6.0]

@@ -1,6 +1,7 @@
 """What surrounds a run: the environment of its processes, and how errors reach the person who started it."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from verl_ext.cluster.engine_resources import RUN_VARIABLE
-from verl_ext.core.errors import StaleEngineError
+from verl_ext.core.errors import ConfigError, StaleEngineError
 from verl_ext.launch import launch
+from verl_ext.launch.own_version import own_version
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +99,29 @@ def test_what_a_ray_that_was_still_starting_has_begun_is_ended():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "-9", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (KeyboardInterrupt(), ("interrupted", "Ctrl-C")),
+        (SystemExit("ended by SIGTERM"), ("interrupted", "ended by SIGTERM")),
+        (ConfigError("lower it"), ("failed", "lower it")),
+        (RuntimeError("trace\n  of a worker\n\nCUDA out of memory \n"), ("failed", "RuntimeError: CUDA out of memory")),
+        (ValueError(), ("failed", "ValueError")),
+    ],
+)
+def test_how_a_run_ended_is_said_in_one_line(error: BaseException, end: tuple[str, str]):
+    assert launch.explain_end(error) == end
+
+
+def test_the_commit_is_known_in_a_checkout_alone(tmp_path: Path):
+    assert "commit" not in own_version(tmp_path)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "file").write_text("1")
+    for command in (["init", "-q"], ["add", "file"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+    commit = own_version(tmp_path)["commit"]
+    assert re.fullmatch("[0-9a-f]{12}", commit)
+    (tmp_path / "file").write_text("2")
+    assert own_version(tmp_path)["commit"] == f"{commit}, with changes"

@@ -199,7 +199,8 @@ def test_a_compact_update_is_the_whole_one(base, task, estimator, updates):
         rollouts, groups = made_rollouts(policies[0], rewards)
         for policy in policies:
             policy.update(rollouts, groups, updates=updates)
-        torch.testing.assert_close(weights_of(policies[0]), weights_of(policies[1]), rtol=0, atol=2e-5)
+        # AdamW divides by the gradient's size: where that is next to nothing, the order of a sum decides the step.
+        torch.testing.assert_close(weights_of(policies[0]), weights_of(policies[1]), rtol=0, atol=1e-4)
         assert (weights_of(policies[0]) - before).abs().max() > 1e-3
         before = weights_of(policies[0])
 

@@ -22,7 +22,8 @@ CODE = [path for folder in ("recipe", "verl_ext") for path in sorted((ROOT / fol
 LOGGING = [
     path
     for path in CODE
-    if path.name not in ("metric_glossary.py", "recipe.py") and not {"report", "pages"} & set(path.parts)
+    if path.name not in ("metric_glossary.py", "recipe.py")
+    and not {"report", "pages"} & set(path.relative_to(ROOT).parts)
 ]
 TIMERS = ("marked_timer", "_timed", "timed", "_timed_within")
 # Names that no reading of the code's text finds; the runs of tests/integration do (`Lab.step`).
@@ -32,6 +33,7 @@ BUILT_ELSEWHERE = {
     *(f"timing_s/{name}" for name in ("collect", "gen", "reward", "old_log_prob", "ref", "values", "adv")),
     *(f"timing_s/{name}" for name in ("update_critic", "update_actor")),
     *(f"tracin/validation_{name}" for name in ("gradient_norm", "half_agreement")),
+    "tracin/preconditioned",
 }
 # Literals that are put before all names of a mapping.
 FRAGMENTS = {"timing_s/{}", "tracin/{}", "curriculum/{}", "curriculum/total/{}", "training/total/{}",

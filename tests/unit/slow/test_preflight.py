@@ -167,9 +167,11 @@ def test_a_sequence_over_several_ranks_may_be_longer(config: DictConfig):
     assert (
         "holds no row of data.max_prompt_length + data.max_response_length = 20 + 10" in values.check_values(tight)[0]
     )
+    long = _changed(tight, actor_rollout_ref__actor__fsdp_config__ulysses_sequence_parallel_size=2)
+    assert values.check_values(_changed(long, trainer__n_gpus_per_node=2)) == []
     assert (
-        values.check_values(_changed(tight, actor_rollout_ref__actor__fsdp_config__ulysses_sequence_parallel_size=2))
-        == []
+        "ulysses_sequence_parallel_size=2 does not divide trainer.nnodes x n_gpus_per_node = 1 ranks"
+        in values.check_values(long)[0]
     )
 
 

@@ -168,6 +168,15 @@ def test_labels_passes_and_failures_are_counted():
     assert blocks["rollouts-0-0"]["0"][0] == rollouts
 
 
+def test_a_row_says_how_far_its_labelled_tokens_moved_and_missed():
+    labelled = make_action(GOLDEN[-2], advantage=1, after=-0.4)
+    row = blocks_of([make_entry(actions=[labelled, make_action(2)])])["index"]["rows"][0]
+    moved = -0.4 - labelled["log_prob_before"]
+    assert row[10] == pytest.approx(abs(moved), abs=1e-5)
+    assert row[11] == pytest.approx(abs(labelled["target"] + 0.4), abs=1e-5)
+    assert blocks_of([make_entry()])["index"]["rows"][0][10:] == [None, None]
+
+
 def test_states_of_a_problem_share_their_ids():
     blocks = blocks_of(
         [make_entry(k=4), make_entry(k=1, step=2), make_entry(k=2, step=3), make_entry(problem="q", step=3)]

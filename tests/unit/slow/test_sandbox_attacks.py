@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import sandbox_attacks
-from sandbox_attacks import ATTACKS, BREACH, INPUT, policy, run_all
+from sandbox_attacks import ATTACKS, BREACH, INPUT, REACHING, policy, run_all
 
 from verl_ext.sandbox import policy as policy_module
 from verl_ext.sandbox.policy import LAYERS, SandboxUnavailableError
@@ -21,6 +21,9 @@ from verl_ext.sandbox.pool import SandboxPool
 from verl_ext.sandbox.results import Status
 
 ROOT = Path(__file__).resolve().parents[3]
+# The system's own: its library lies where every user may look, and links to where no program may.
+SYSTEM_PYTHON = "/usr/bin/python3"
+NO_NAMESPACES = {"namespaces", "new_root"}
 LANDLOCK = {layer for layer in LAYERS if layer.startswith("landlock")}
 # What uses time or memory up is stopped by the same limits whatever the other layers are.
 SLOW = ("loop", "alarm", "big integer", "regex", "bomb", "recursion", "flood")
@@ -49,9 +52,9 @@ def _secret(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SANDBOX_SECRET", "x")
 
 
-def _pool(**changes: object) -> SandboxPool:
+def _pool(python: str = sys.executable, **changes: object) -> SandboxPool:
     try:
-        return SandboxPool(policy(**changes))
+        return SandboxPool(policy(**changes), python=python)
     except SandboxUnavailableError as error:
         pytest.skip(f"not possible on this machine: {error}")
 
@@ -65,17 +68,48 @@ def test_every_attack_is_handled_with_all_layers(names: list[str]):
         assert pool.counts[Status.INFRASTRUCTURE_ERROR] == 0
 
 
-@pytest.mark.release
-@pytest.mark.parametrize("missing", [{"namespaces", "new_root"}, LANDLOCK], ids=["namespaces", "landlock"])
-def test_every_attack_is_handled_where_the_kernel_denies_one_half(missing: set[str]):
-    with _pool(leave_out=frozenset(missing)) as pool:
-        assert run_all(pool, QUICK) == {}
+def _system_python() -> str:
+    """The system's interpreter, or a skip that says why not."""
+    if not os.access(SYSTEM_PYTHON, os.X_OK):
+        pytest.skip(f"there is no {SYSTEM_PYTHON}")
+    ask = "import sys; print(*sys.version_info[:2])"
+    done = subprocess.run([SYSTEM_PYTHON, "-I", "-c", ask], capture_output=True, text=True, check=True)
+    version = tuple(map(int, done.stdout.split()))
+    if version < (3, 10):
+        pytest.skip(f"{SYSTEM_PYTHON} is {version}, the sandbox needs 3.10")
+    return SYSTEM_PYTHON
+
+
+def test_every_layer_holds_under_the_systems_interpreter():
+    with _pool(python=_system_python(), require="full") as pool:
+        assert set(pool.isolation.values()) == {"ok"}
+        assert run_all(pool, [name for name in QUICK if "numpy" not in name]) == {}
+
+
+# An older kernel has no Landlock scopes: what is left against signals is then seccomp alone.
+MISSING = {
+    "nothing": set(),
+    "namespaces": NO_NAMESPACES,
+    "namespaces and scopes": NO_NAMESPACES | {"landlock_scopes"},
+    "landlock": LANDLOCK,
+}
+
+
+@pytest.mark.parametrize("names", [REACHING, pytest.param(QUICK, marks=pytest.mark.release)], ids=["reaching", "quick"])
+@pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING)
+def test_no_attack_disturbs_its_neighbours_whichever_half_the_kernel_denies(missing: set[str], names: list[str]):
+    # Under the system's interpreter where there is one: user nobody must be able to import what an attack needs.
+    python = SYSTEM_PYTHON if os.access(SYSTEM_PYTHON, os.X_OK) else sys.executable
+    with _pool(python=python, leave_out=frozenset(missing)) as pool:
+        assert run_all(pool, [name for name in names if "numpy" not in name]) == {}
         assert {layer for layer, state in pool.isolation.items() if state != "ok"} == missing
+        assert pool.counts[Status.INFRASTRUCTURE_ERROR] == 0
 
 
-@pytest.mark.release
-@pytest.mark.parametrize("require", ["full", "minimum"])
-def test_every_attack_is_handled_for_an_ordinary_user(require: str):
+@pytest.mark.parametrize("names", [REACHING, pytest.param(QUICK, marks=pytest.mark.release)], ids=["reaching", "quick"])
+@pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING)
+@pytest.mark.parametrize("system", [False, pytest.param(True, marks=pytest.mark.release)], ids=["own", "system"])
+def test_no_attack_of_an_ordinary_user_disturbs_its_neighbours(missing: set[str], names: list[str], system: bool):
     if not os.access(ROOT, os.X_OK) or any(not folder.stat().st_mode & 0o005 for folder in (ROOT, *ROOT.parents)):
         pytest.skip(f"user nobody cannot read {ROOT}")
     # The interpreter may lie in root's home, where nobody else may look: it is bound to a folder that can be reached.
@@ -83,10 +117,14 @@ def test_every_attack_is_handled_for_an_ordinary_user(require: str):
         os.chmod(place, 0o755)
         if os.geteuid() != 0 and not os.access(sys.base_prefix, os.R_OK):
             pytest.skip(f"this user cannot read {sys.base_prefix}")
-        leave_out = [] if require == "full" else ["namespaces", "new_root"]
         # numpy is not on this interpreter's path, so what needs it would fail for another reason.
-        names = [name for name in QUICK if "numpy" not in name]
-        arguments = json.dumps({"require": require, "leave_out": leave_out, "names": names})
+        chosen = {
+            "require": "minimum" if missing else "full",
+            "leave_out": sorted(missing),
+            "names": [name for name in names if "numpy" not in name],
+            **({"python": _system_python()} if system else {}),
+        }
+        arguments = json.dumps(chosen)
         script = str(Path(sandbox_attacks.__file__))
         command = [sys.executable, "-c", AS_NOBODY, sys.base_prefix, place, script, arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -97,6 +135,37 @@ def test_every_attack_is_handled_for_an_ordinary_user(require: str):
     report = json.loads(done.stdout)
     assert report["uid"] != 0
     assert report["failures"] == {}
+    assert {layer for layer, state in report["isolation"].items() if state != "ok"} == missing
+
+
+# Given the digits of a number, looks for it where a program finds what its server knows.
+SEARCH = """
+import os, re, sys
+def solve(g):
+    wanted = ''.join(map(str, g[0]))
+    digits = re.compile('[0-9]+')
+    frame, seen = sys._getframe().f_back, [sys.argv, sys.orig_argv, dict(os.environ)]
+    while frame:
+        seen += [dict(frame.f_locals), {k: v for k, v in frame.f_globals.items() if k != '__builtins__'}]
+        frame = frame.f_back
+    for _ in range(4):
+        seen += [x for holder in seen if type(holder) in (dict, list, tuple)
+                 for x in (holder.values() if type(holder) is dict else holder) if x is not g]
+        seen = list({id(x): x for x in seen}.values())
+    found = any(wanted in digits.findall(str(x)) for x in seen if type(x) in (int, str, bytes))
+    return [[6]] if found else [[len(seen) > 100 and 1]]
+"""
+
+
+@pytest.mark.parametrize("missing", [set(), NO_NAMESPACES], ids=["nothing", "namespaces"])
+def test_a_program_cannot_read_who_trains(missing: set[str]):
+    if os.getpid() < 1000:
+        pytest.skip(f"the number {os.getpid()} may mean many things")
+    with _pool(leave_out=frozenset(missing), cpu_seconds=10.0) as pool:
+        execution = pool.run(SEARCH, [[int(digit) for digit in str(os.getpid())]])
+        assert (execution.grid, execution.detail) == (((1,),), "")
+        # What it is allowed to know, its own limits, it finds: the search works.
+        assert pool.run(SEARCH, [[int(digit) for digit in str(policy().output_bytes)]]).grid == BREACH
 
 
 # Harmless programs that only succeed when nothing stops them: an attack that never could succeed proves nothing.

@@ -151,6 +151,49 @@ def test_a_server_that_dies_makes_its_run_an_infrastructure_error_and_is_started
         assert pool.pids() != [supervisor]
 
 
+@pytest.mark.parametrize("stopped", ["server", "both"])
+def test_a_server_that_is_stopped_costs_no_more_than_the_wall_clock(stopped: str):
+    with SandboxPool(SandboxPolicy(wall_seconds=4.0), workers=1) as pool:
+        (supervisor,) = pool.pids()
+        assert _wait_for(lambda: len(_descendants(supervisor)) == 1)
+        processes = {supervisor, *_descendants(supervisor)}
+        for process in processes - ({supervisor} if stopped == "server" else set()):
+            os.kill(process, signal.SIGSTOP)
+        started = time.monotonic()
+        execution = pool.run(IDENTITY, [[1]])
+        assert 3.9 < time.monotonic() - started < 5.0
+        assert execution.status is Status.INFRASTRUCTURE_ERROR
+        assert not execution.grid
+        assert pool.restarts == 1
+        assert _wait_for(lambda: not any(Path(f"/proc/{process}/cmdline").exists() for process in processes))
+        assert pool.run(IDENTITY, [[1]]).status is Status.OK
+
+
+@pytest.mark.parametrize("python", [sys.executable, "/usr/bin/python3"])
+def test_the_standard_library_that_needs_c_libraries_works(python: str):
+    if not os.access(python, os.X_OK):
+        pytest.skip(f"there is no {python}")
+    program = """
+import bz2, ctypes, hashlib, lzma, os, sqlite3, xml.etree.ElementTree, zlib, zoneinfo
+def solve(g):
+    for module in (bz2, lzma, zlib):
+        assert module.decompress(module.compress(b"1" * 99)) == b"1" * 99
+    assert hashlib.sha256(b"").hexdigest()[:4] == "e3b0" and os.path.expanduser("~") == "/"
+    table = sqlite3.connect(":memory:")
+    table.execute("create table grid (cell)")
+    table.executemany("insert into grid values (?)", [(cell,) for cell in g[0]])
+    return [[sum(cell for cell, in table.execute("select cell from grid"))]]
+"""
+    with SandboxPool(SandboxPolicy(cpu_seconds=5.0), workers=1, python=python) as pool:
+        execution = pool.run(program, [[1, 2, 3]])
+    assert (execution.detail, execution.grid) == ("", ((6,),))
+
+
+def test_input_is_empty_and_waits_for_nothing(pool: SandboxPool):
+    execution = pool.run("import sys\ndef solve(g): return [[len(sys.stdin.read())]]", [[1]])
+    assert (execution.detail, execution.grid) == ("", ((0,),))
+
+
 def test_an_idle_server_that_died_costs_nobody_a_result():
     with SandboxPool(workers=1) as pool:
         os.kill(pool.pids()[0], signal.SIGKILL)

@@ -12,6 +12,7 @@ from hydra import compose, initialize_config_dir
 from stored_rows import Engine, QuietTrainer, StoredRows
 
 from recipe.tracin.selector import TracInSelector
+from verl_ext.core.errors import ConfigError
 from verl_ext.influence.worker import InfluenceWorker, RankScores
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
@@ -42,6 +43,7 @@ def _make(
         world_size=2,
         compute_influence=lambda batch: trainer.asked.append(dict(batch.extra_info)) or {"metrics": {"norm": 2.0}},
         take_influence_scores=lambda: ranks,
+        set_up_influence=lambda parameters, preconditioner: [0.25, 0.25],
     )
     trainer.tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: " ".join(map(str, ids)))
     rows = {
@@ -90,7 +92,17 @@ def test_the_update_sees_what_has_a_positive_score_and_everything_is_whole_after
     assert [(record["key"], record["score"], record["weight"]) for record in records] == [
         (KEYS[0], 1.0, 1.0), (KEYS[1], -1.0, 0.0), (KEYS[2], -2.0, 0.0), (KEYS[3], 3.0, 1.0),
     ]  # fmt: skip
-    assert all(record["text"] for record in records)
+    assert all(record["prompt"] and record["response"] for record in records)
+
+
+def test_texts_are_kept_of_both_ends_and_of_where_score_and_reward_disagree(store: StoredRows, tmp_path: Path):
+    selector, _ = _make(store, tmp_path, [1.0, -1.0, -2.0, 3.0], "tracin.record_texts=1")
+    scores, rewards = np.array([5.0, 4.0, 3.0, -3.0, -4.0, -5.0]), np.array([1.0, 0.0, 1.0, 0.0, 1.0, 0.0])
+    # The lowest and the highest; then the highest that failed, and the lowest that passed.
+    assert selector._telling(scores, rewards) == [5, 0, 1, 4]
+    assert selector._telling(scores, np.ones(6)) == [5, 0]
+    selector, _ = _make(store, tmp_path, [1.0, -1.0, -2.0, 3.0], "tracin.record_texts=0")
+    assert selector._telling(scores, rewards) == []
 
 
 def test_nothing_positive_calls_the_update_off(store: StoredRows, tmp_path: Path):
@@ -132,3 +144,54 @@ def test_its_records_go_back_to_the_checkpoints_length(store: StoredRows, tmp_pa
     assert len(selector.influence_records.read()) == 8
     selector.load_state_dict(state)
     assert len(selector.influence_records.read()) == 4
+
+
+@pytest.mark.parametrize("baseline", ["before", "after"])
+def test_advantages_are_those_of_the_tokens_that_the_model_wrote(store: StoredRows, tmp_path: Path, baseline: str):
+    """What a tool wrote has none, as verl's estimators have it."""
+    selector, batch = _make(store, tmp_path, [1.0, 1.0, 1.0, 1.0], f"tracin.selection.baseline={baseline}")
+    rows = data_plane.read(KEYS, "train", ["advantages"])["advantages"].unbind()
+    masks = [torch.tensor([number % 2 == 0 for number in range(len(row))]).long() for row in rows]
+    columns = {"advantages": [row * mask for row, mask in zip(rows, masks, strict=True)]}
+    columns |= dict.fromkeys(("response_mask", "loss_mask"), masks)
+    data_plane.write(KEYS, "train", data_plane.as_columns(columns))
+    selector.select(batch)
+    records = [json.loads(line) for line in (tmp_path / "influence.jsonl").read_text().splitlines()]
+    assert [record["advantage"] for record in records] == [1.0, -1.0, 0.5, -0.5]
+    seen = data_plane.read(KEYS, "train", ["advantages"])["advantages"].unbind()
+    assert [sorted(set((row * (1 - mask)).tolist())) for row, mask in zip(seen, masks, strict=True)] == [[0.0]] * 4
+    assert any(row.any() for row in seen)
+
+
+def test_the_share_of_parameters_that_is_scored_is_said_and_reported(store: StoredRows, tmp_path: Path, capsys):
+    selector, batch = _make(store, tmp_path, [1.0, -1.0, -2.0, 3.0])
+    selector.set_up_workers()
+    assert "over 25.0% of the trained parameters" in capsys.readouterr().out
+    selector.select(batch)
+    assert selector.metrics()["tracin/share_of_parameters"] == 0.25
+
+
+def test_token_level_advantages_survive_a_selection_and_are_not_centred_again(store: StoredRows, tmp_path: Path):
+    tokens = torch.tensor([0.9, 0.1, -0.5])
+    selector, batch = _make(store, tmp_path, [1.0, 1.0, 1.0, 1.0], "tracin.selection.denominator=all")
+    row = {"advantages": [tokens]}
+    data_plane.write([KEYS[1]], "train", data_plane.as_columns(row))
+    selector.select(batch)
+    seen = data_plane.read([KEYS[1]], "train", ["advantages"])["advantages"].unbind()[0]
+    assert seen.tolist() == pytest.approx(tokens.tolist())
+
+    selector, batch = _make(store, tmp_path, [1.0, 1.0, 1.0, 1.0], "tracin.selection.baseline=after")
+    data_plane.write([KEYS[1]], "train", data_plane.as_columns(row))
+    with pytest.raises(ConfigError, match=r"the tokens of one have 3 from -0.5 to 0.9: use baseline=before"):
+        selector.select(batch)
+
+
+def test_centring_again_looks_at_tokens_that_count(store: StoredRows, tmp_path: Path):
+    """The environment wrote the first token of a response: verl's advantage is 0 there."""
+    selector, batch = _make(store, tmp_path, [1.0, 1.0, -1.0, -1.0], "tracin.selection.baseline=after")
+    masked = {name: [torch.tensor([0, 1, 1])] for name in ("response_mask", "loss_mask")}
+    changed = {"advantages": [torch.tensor([0.0, -1.0, -1.0])]} | masked
+    data_plane.write([KEYS[1]], "train", data_plane.as_columns(changed))
+    selector.select(batch)
+    seen = data_plane.read(KEYS[:2], "train", ["advantages"])["advantages"].unbind()
+    assert [float(row[-1]) for row in seen] == [1.0, -1.0]

@@ -47,6 +47,7 @@ def test_every_setting_is_read():
         "enable": True,
         "part": "my_package.MyTracIn",
         "parameters": "layers.*down_proj",
+        "preconditioner": "none",
         "validation_files": ["a.parquet", "b.parquet"],
         "check_identity_every": 3,
         "record_scores": False,

@@ -21,7 +21,8 @@ mask says. So the same selection would mean different things; `denominator` says
   exactly the sum of the selected grad L_i.
 
 With V the divisor that verl will use, multiplying the advantages of the kept rows by V / D_wanted gives the wanted
-loss, since PPO's clipped loss is homogeneous in the advantage (min and clip scale along with a positive factor):
+loss, since PPO's clipped loss is homogeneous in the advantage (min and clip scale along with a positive factor). So are
+those in `POLICY_LOSSES`; the others are refused.
 
                 token-mean                           rows                                  token-sum
     kept        1                                    global_batch_size / number kept       1
@@ -44,6 +45,44 @@ DENOMINATORS: tuple[Denominator, ...] = get_args(Denominator)
 TOKEN_MODES = ("token-mean",)
 ROW_MODES = ("seq-mean-token-sum", "seq-mean-token-sum-norm", "seq-mean-token-mean")
 LOSS_AGG_MODES = (*TOKEN_MODES, "token-sum", *ROW_MODES)
+
+# verl's policy losses that add up over samples, scale with a positive factor of the advantage and are divided as
+# loss_agg_mode says, by the modes in which they do. tests/unit/slow/test_tracin_losses.py asks verl's own functions.
+POLICY_LOSSES = dict.fromkeys(
+    ("vanilla", "gspo", "gpg", "cispo", "dppo_tv", "dppo_kl", "bypass_mode"), LOSS_AGG_MODES
+) | {"sapo": ("seq-mean-token-mean",)}
+_WHY_NOT = {
+    "clip_cov": "mixes the samples of a batch, which then have no gradient of their own",
+    "kl_cov": "mixes the samples of a batch, which then have no gradient of their own",
+    "geo_mean": "divides by the rows of each micro-batch, whatever loss_agg_mode says",
+    "dro": "has a term that a weight on the advantage does not reach",
+}
+
+
+def loss_problem(loss_mode: str, loss_agg_mode: str, *, is_batch_normalized: bool = False) -> str | None:
+    """Why samples of a policy loss have no exact scores or factors, with what to change; None: they have.
+
+    Args:
+        loss_mode: verl's `actor.policy_loss.loss_mode`.
+        loss_agg_mode: verl's `actor.loss_agg_mode`.
+        is_batch_normalized: `actor.policy_loss.rollout_correction.rollout_is_batch_normalize`, which bypass_mode reads.
+    """
+    key = "actor_rollout_ref.actor.policy_loss.loss_mode"
+    if loss_mode not in POLICY_LOSSES:
+        why = _WHY_NOT.get(loss_mode, "is not known to add up over samples")
+        return f"{key}={loss_mode} {why}: use one of {', '.join(POLICY_LOSSES)}"
+    if loss_agg_mode not in POLICY_LOSSES[loss_mode]:
+        modes = " or ".join(POLICY_LOSSES[loss_mode])
+        return (
+            f"{key}={loss_mode} is divided as {modes}, whatever loss_agg_mode says: set "
+            f"actor_rollout_ref.actor.loss_agg_mode={modes}, got {loss_agg_mode}"
+        )
+    if loss_mode == "bypass_mode" and is_batch_normalized:
+        return (
+            f"{key}=bypass_mode with batch-normalised weights ties the samples of a micro-batch to each other: set "
+            "actor_rollout_ref.actor.policy_loss.rollout_correction.rollout_is_batch_normalize=false"
+        )
+    return None
 
 
 def denominator_factor(

@@ -13,15 +13,20 @@ products without per-sample gradients: Goodfellow 2015, arXiv:1510.01799, and Wa
 Simplification: what depends on a batch as a whole (a router's balancing loss) has no per-sample gradient and no score.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import nn
 
 from verl_ext.influence.method.ghost_functions import (
+    LIMITS,
     GhostPass,
     InfluenceError,
+    Whole,
+    add_vectors,
+    as_it_is,
+    fit_vector,
     kept_products,
     read_sample_index,
 )
@@ -33,6 +38,8 @@ __all__ = ["GhostInfluence", "InfluenceError"]
 
 class GhostInfluence:
     """Hooks a model's Linear layers while one of its contexts is open, and leaves no trace of itself afterwards.
+
+    `share_scored` is the share of the trained numbers that scores are taken over: the rest has no say in them.
 
     Inside a context every parameter is frozen, so no gradient is computed for, written to or reduced over any of them:
     `.grad`, `requires_grad`, optimizer state and the random generators are bit for bit what they were, also after an
@@ -63,11 +70,22 @@ class GhostInfluence:
         self._model = model
         self._layers = find_layers(model, parameters)
         self._parameters = {p.name: p for layer in self._layers for p, _ in layer.parts(None)}
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        self.share_scored = sum(p.shape.numel() for p in self._parameters.values()) / trained
         self._anchor = torch.zeros((), requires_grad=True)
         self._pass: GhostPass | None = None
         self._closed = False
         self.reset_validation()
         self.reset_scores()
+
+    @property
+    def model(self) -> nn.Module:
+        return self._model
+
+    @property
+    def limit(self) -> float:
+        """The largest identity error that can be rounding, for the precision of the passes since `reset_scores`."""
+        return max((LIMITS.get(dtype, 0.0) for dtype in self._dtypes), default=min(LIMITS.values()))
 
     @property
     def names(self) -> list[str]:
@@ -104,20 +122,35 @@ class GhostInfluence:
                 f"missing or unknown: {', '.join(odd[:5])}"
             )
         for name, gradient in gradients.items():
-            if gradient.shape != self._parameters[name].shape:
-                raise InfluenceError(
-                    f"the validation gradient of {name} must be {tuple(self._parameters[name].shape)}, "
-                    f"got {tuple(gradient.shape)}"
-                )
+            expected, got = tuple(self._parameters[name].shape), tuple(gradient.shape)
+            if got != expected:
+                raise InfluenceError(f"the validation gradient of {name} must be {expected}, got {got}")
         for name, gradient in gradients.items():
             self._parameters[name].validation = gradient.detach().to(self._parameters[name].dtype, copy=True)
-        self._validation_torn = False
+        self._drop("metric")
+        self._validation_torn, self._has_norms = False, True
+
+    @torch.no_grad()
+    def precondition(self, factors: Mapping[str, torch.Tensor], *, whole: Whole = as_it_is, keep: bool = False) -> None:
+        """Multiplies G by a diagonal P, so that scores become <g_i, P G>: see `preconditioner.py`.
+
+        Args:
+            factors: The diagonal, by parameter name, for every parameter in `names`.
+            whole: Gathers one that is sharded.
+            keep: Keep P for `self_influence`, which then is <g_i, P g_i>: as much memory as G.
+        """
+        for name, gradient in self.validation_gradients().items():
+            factor = whole(factors[name]).to(gradient)
+            gradient *= factor
+            self._parameters[name].metric = factor if keep else None
+        self._has_norms = keep
 
     def reset_validation(self) -> None:
-        """Forgets G."""
+        """Forgets G, and what it was multiplied by."""
         self._check_idle()
-        self._validation_torn = False
+        self._validation_torn, self._has_norms = False, True
         self._drop("validation")
+        self._drop("metric")
 
     # ---- scoring
 
@@ -155,17 +188,19 @@ class GhostInfluence:
 
     def scores(self, num_samples: int) -> torch.Tensor:
         """Float64 scores of samples 0 to num_samples - 1; 0 for a sample that no token belonged to."""
-        return _fit(self._scores, num_samples)
+        return fit_vector(self._scores, num_samples)
 
     def self_influence(self, num_samples: int) -> torch.Tensor:
-        """Float64 squared norms <g_i, g_i>, from passes with `keep_gradients`.
+        """Float64 squared norms <g_i, g_i>, or <g_i, P g_i> after `precondition`, from passes with `keep_gradients`.
 
         Norms do not add up: all tokens of a sample must be in the same micro-batch.
         In-batch leave-one-out is `scores - self_influence` when G is the sum over the same samples' gradients.
         """
         if not self._kept_all:
             raise InfluenceError("self_influence needs keep_gradients=True in every scoring pass since reset_scores()")
-        return _fit(self._self_influence, num_samples)
+        if not self._has_norms:
+            raise InfluenceError("self_influence of a preconditioned G needs P: call precondition(factors, keep=True)")
+        return fit_vector(self._self_influence, num_samples)
 
     def reset_scores(self) -> None:
         """Forgets scores, and the gradients that were kept, summed or selected while scoring."""
@@ -173,6 +208,7 @@ class GhostInfluence:
         self._scores = self._self_influence = torch.zeros(0, dtype=torch.float64)
         self._kept_all = self._checked_all = True
         self._num_passes, self._totals_torn = 0, False
+        self._dtypes: set[torch.dtype] = set()
         self._samples: list[int] = []
         for buffer in ("per_sample", "total", "selected"):
             self._drop(buffer)
@@ -236,7 +272,7 @@ class GhostInfluence:
         return abs(float(self._scores.sum()) - expected) / scale
 
     def close(self) -> None:
-        """Frees every tensor; the object cannot be used afterwards. The model is only ever changed inside a context."""
+        """Frees every tensor; the object cannot be used afterwards."""
         self.reset_validation()
         self.reset_scores()
         self._closed = True
@@ -275,10 +311,10 @@ class GhostInfluence:
                 f"the scores of samples {bad[:8]} are not finite; the validation gradient is {'' if finite else 'not '}"
                 "finite: look at the loss, and at its log-probs, of these samples" + ("" if finite else " and of G's")
             )
-        self._scores = _add(self._scores, scores)
+        self._scores = add_vectors(self._scores, scores)
         if norms is not None:
-            self._self_influence = _add(self._self_influence, norms)
-        self._samples = ghost_pass.samples
+            self._self_influence = add_vectors(self._self_influence, norms)
+        self._samples, self._dtypes = ghost_pass.samples, self._dtypes | ghost_pass.dtypes
         self._num_passes += 1
         self._kept_all &= ghost_pass.keep_gradients
         self._checked_all &= ghost_pass.check_identity
@@ -312,17 +348,3 @@ class GhostInfluence:
     def _drop(self, buffer: str) -> None:
         for parameter in self._parameters.values():
             setattr(parameter, buffer, None)
-
-
-def _add(total: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
-    """The sum of two vectors, the shorter one filled with zeros, on the second one's device."""
-    out = part.new_zeros(max(len(total), len(part)))
-    out[: len(total)] += total.to(part.device)
-    out[: len(part)] += part
-    return out
-
-
-def _fit(vector: torch.Tensor, num_samples: int) -> torch.Tensor:
-    if len(vector) > num_samples:
-        raise InfluenceError(f"sample_index named sample {len(vector) - 1}, but num_samples is {num_samples}")
-    return _add(vector, vector.new_zeros(num_samples))

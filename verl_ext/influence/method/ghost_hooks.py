@@ -76,7 +76,16 @@ def _forward(layer: GhostLinear, ghost_pass: GhostPass, anchor: torch.Tensor, in
             f"{layer.name} sees {len(tokens)} tokens, input {tuple(input.shape)}, but sample_index has "
             f"{len(index)}: it must have the shape of the grid that the layers see ([1, total] without padding)"
         )
+    # Flattened by the model itself, or with the index's own axes; those of length 1 make no order.
+    axes = [size for size in input.shape[:-1] if size != 1]
+    if index is not None and len(axes) > 1 and axes != [size for size in ghost_pass.grid if size != 1]:
+        raise InfluenceError(
+            f"{layer.name} sees its tokens as {tuple(input.shape[:-1])}, but sample_index has the shape "
+            f"{ghost_pass.grid}, so tokens would be credited to other samples: choose `parameters` without "
+            "this layer, or give sample_index the layout that the layers see"
+        )
     ghost_pass.called.add(layer.name)
+    ghost_pass.dtypes.add(input.dtype)
     if index is None or ghost_pass.keep_gradients:
         function = GradientLinear
     else:

@@ -7,6 +7,7 @@ from torch import nn
 from verl_ext.influence.method.ghost_functions import GhostLinear, GhostParameter, InfluenceError, accumulation_dtype
 
 LORA = "lora"
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 
 def find_layers(model: nn.Module, parameters: str) -> list[GhostLinear]:
@@ -41,18 +42,30 @@ def find_layers(model: nn.Module, parameters: str) -> list[GhostLinear]:
             "requires_grad=True have a gradient (is the adapter active?)"
         )
     _check_layers(model, layers, known)
+    _check_experts(model, layers)
     return layers
 
 
 def check_dropout(model: nn.Module) -> None:
-    """Raises InfluenceError where LoRA's dropout is active."""
+    """Raises InfluenceError where dropout is active: in a module, or by a number that a module of attention keeps."""
     for name, module in model.named_modules():
-        active = isinstance(module, nn.Dropout) and module.p > 0 and module.training
-        if active and "lora_dropout" in name.split("."):
-            raise InfluenceError(
-                f"{name} drops {module.p:.0%} of the activations at random, so the gradient that is scored is not the "
-                "one that would be trained on: set lora_dropout to 0, or call model.eval()"
-            )
+        if not module.training:
+            continue
+        rates = {"p": module.p} if isinstance(module, DROPOUTS) else {}
+        rates |= {attribute: value for attribute, value in vars(module).items() if "drop" in attribute}
+        for attribute, rate in rates.items():
+            if isinstance(rate, float) and rate > 0:
+                raise InfluenceError(
+                    f"{name}.{attribute} drops {rate:.0%} at random, so the gradient that is scored is not the one "
+                    f"that would be trained on: set {_setting(name, attribute)} to 0, or call model.eval()"
+                )
+
+
+def _setting(name: str, attribute: str) -> str:
+    if "lora_dropout" in name.split("."):
+        return "lora_dropout"
+    what = "the model's dropout" if attribute == "p" else attribute
+    return f"{what} (actor_rollout_ref.model.override_config)"
 
 
 def _parameter(
@@ -61,10 +74,32 @@ def _parameter(
     parameter = getattr(module, attribute)
     if parameter is None or not parameter.requires_grad:
         return None
+    if dict(module.named_parameters(recurse=False)).get(attribute) is not parameter:
+        raise InfluenceError(
+            f"{module_name}.{attribute} is computed from other parameters, as weight_norm does, whose gradient "
+            "is not scored: choose `parameters` without it"
+        )
+    if getattr(parameter, "_backward_hooks", None):
+        raise InfluenceError(
+            f"a hook on {module_name}.{attribute} may change its gradient, which is not the one that is scored: remove "
+            "the hook, or choose `parameters` without it"
+        )
     if id(parameter) not in known:
         name, shape = f"{module_name}.{attribute}", parameter.shape
         known[id(parameter)] = GhostParameter(name, shape, accumulation_dtype(parameter.dtype))
     return known[id(parameter)]
+
+
+def _check_experts(model: nn.Module, layers: list[GhostLinear]) -> None:
+    """Experts see some tokens, in an order of their own; PEFT's factors of whole parameters are never called."""
+    wrapped = [f"{name}." for name, module in model.named_modules() if type(module).__name__ == "ParamWrapper"]
+    for layer in layers:
+        if "experts" in layer.name.split(".") or layer.name.startswith(tuple(wrapped)):
+            raise InfluenceError(
+                f"{layer.name} belongs to the experts or the router of a mixture, which have no exact scores: score "
+                "the rest, as `parameters` 'self_attn\\..*lora_' does for LoRA and 'self_attn' for whole layers. LoRA "
+                "on attention alone (actor_rollout_ref.model.target_modules=[q_proj,k_proj,v_proj,o_proj]) has no rest"
+            )
 
 
 def _check_layers(model: nn.Module, layers: list[GhostLinear], known: dict[int, GhostParameter]) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from verl_ext.core.settings import refusal
+from verl_ext.data.raw_prompt import load_tokenizer
 from verl_ext.launch.data_checks import custom_dataset, find_files, is_judged_by_function, makes_own_rows
-from verl_ext.launch.preflight import machine, model_files, prompts, resumed
-from verl_ext.launch.preflight.options import unknown_options
+from verl_ext.launch.preflight import agents, machine, model_files, prompts, resumed
+from verl_ext.launch.preflight.options import name_fsdps, unknown_options
 from verl_ext.launch.preflight.reward import check_reward
 from verl_ext.launch.preflight.values import check_values, check_verls_nodes, verls_words
 from verl_ext.launch.preflight.verdicts import Success
@@ -59,10 +61,13 @@ def check_names(config: DictConfig) -> None:
     if not HydraConfig.initialized():
         return
     hydra = HydraConfig.get()
-    # With verl's own command the recipe's file comes as an override.
-    recipe = [override for override in hydra.overrides.task if override.lstrip("+").startswith("recipe=")]
-    known = GlobalHydra.instance().config_loader().load_configuration(hydra.job.config_name, recipe, RunMode.RUN)
-    problems = unknown_options(config, known)
+    # With verl's own command the recipe's file comes as an override. The engine decides which options there are.
+    bases = [each for each in hydra.overrides.task if each.lstrip("+").startswith(("recipe=", "model_engine="))]
+    loader, name = GlobalHydra.instance().config_loader(), hydra.job.config_name
+    problems = unknown_options(config, loader.load_configuration(name, bases, RunMode.RUN))
+    if problems and config.model_engine != "dp":
+        of_fsdp = loader.load_configuration(name, [*bases, "model_engine=dp"], RunMode.RUN)
+        problems = name_fsdps(problems, of_fsdp, config.model_engine)
     if problems:
         raise refusal(problems)
 
@@ -74,7 +79,7 @@ def check_options(config: DictConfig) -> None:
         ConfigError: Names every problem.
     """
     problems = [*check_values(config), *machine.check_outputs(config)]
-    problems += model_files.check_models(config, has_critic=_has_critic(config))
+    problems += [*model_files.check_models(config, has_critic=_has_critic(config)), *agents.check_agents(config)]
     Findings(problems or check_verls_nodes(config)).refuse()
 
 
@@ -119,6 +124,7 @@ def check_rest(config: DictConfig, *, scores_rollouts: bool, success: Success | 
         found.rows += report.rows
     if scores_rollouts:
         found.warnings += prompts.shared_prompts(train, val, config.data.prompt_key)
+        _check_agents(config, train, val, found)
     if config.trainer.resume_mode == "auto" and CheckpointFolder(Path(config.trainer.default_local_dir)).steps():
         problems, warnings = resumed.changes(Path(config.run_dir), config)
         found.problems += problems
@@ -129,6 +135,18 @@ def check_rest(config: DictConfig, *, scores_rollouts: bool, success: Success | 
         found.problems += machine.check_devices(config)
     found.refuse()
     return found
+
+
+def _check_agents(config: DictConfig, train: Sequence[str], val: Sequence[str], found: Findings) -> None:
+    calls = agents.check_calls(config, train, val)
+    found.problems += calls.problems
+    found.rows += [("tools", calls.summary)] if calls.summary else []
+    model = _model_config(config)
+    # The processor of a model of images renders for itself.
+    if calls.shows_tools and model is not None and not hasattr(model, "vision_config"):
+        problems, warnings = agents.check_template(config, load_tokenizer(config), model.model_type)
+        found.problems += problems
+        found.warnings += warnings
 
 
 def _has_critic(config: DictConfig) -> bool:

@@ -52,13 +52,7 @@ def model_problem(path: str | None) -> str | None:
 def _folder_problems(folder: Path) -> Iterator[str]:
     is_adapter = (folder / "adapter_config.json").is_file()
     if not is_adapter and not (folder / "config.json").is_file():
-        shards = list(folder.glob("model_world_size_*.pt"))
-        yield "there is no config.json" + (
-            ": these are a checkpoint's shards. Merge them: python -m verl.model_merger merge --backend fsdp "
-            f"--local_dir {folder} --target_dir DIR"
-            if shards
-            else ""
-        )
+        yield "there is no config.json" + _hint(folder)
         return
     for name in _INDICES:
         if (folder / name).is_file():
@@ -69,6 +63,18 @@ def _folder_problems(folder: Path) -> Iterator[str]:
             yield from _weight_problems(folder / name)
             return
     yield f"there are no weights: expected {_SINGLE[0]}, or {_INDICES[0]} with its files"
+
+
+def _hint(folder: Path) -> str:
+    """What to do with a checkpoint of verl's, given in place of a model."""
+    if any(folder.glob("model_world_size_*.pt")):
+        return (
+            ": these are a checkpoint's shards. Merge them: python -m verl.model_merger merge --backend fsdp "
+            f"--local_dir {folder} --target_dir DIR"
+        )
+    megatrons = [each / "model/huggingface" for each in (folder, folder / "actor")]
+    there = next((each for each in megatrons if (each / "config.json").is_file()), None)
+    return f": this is a checkpoint of Megatron's. Give its weights: {there}" if there else ""
 
 
 def _shard_problems(folder: Path, index: str) -> Iterator[str]:

@@ -52,6 +52,12 @@ READ_BY_VERL = {
     "actor_rollout_ref.rollout": {"standalone_gpu_memory_utilization"},
 }
 
+# What earlier releases of verl read.
+GONE = {
+    "actor_rollout_ref.rollout.multi_turn.interaction_config_path": "verl 0.9.1 has no interactions. Write an agent "
+    "loop of your own, and name it in actor_rollout_ref.rollout.agent.agent_loop_config_path",
+}
+
 # How alike an unknown name at the top has to be to a known one: a node there may be the user's own.
 _ALIKE_AT_THE_TOP = 0.85
 
@@ -79,7 +85,9 @@ def _unknown(given: Mapping[Any, Any], expected: Mapping[Any, Any], where: str) 
     names |= READ_BY_VERL.get(where, set())
     for name, value in given.items():
         path = f"{where}.{name}".removeprefix(".")
-        if name not in names:
+        if name not in names and path in GONE:
+            yield f"{path}: {GONE[path]}"
+        elif name not in names:
             near = difflib.get_close_matches(str(name), map(str, names), 1)
             known = sorted(str(other) for other in names if not str(other).startswith("_"))
             meant = path.removesuffix(str(name)) + near[0] if near else ""
@@ -88,6 +96,27 @@ def _unknown(given: Mapping[Any, Any], expected: Mapping[Any, Any], where: str) 
             inner = expected.get(name)
             if isinstance(inner, Mapping) and (inner or path in READ_BY_VERL):  # an empty node takes any name
                 yield from _unknown(value, inner, path)
+
+
+def name_fsdps(problems: list[str], of_fsdp: DictConfig, engine: str) -> list[str]:
+    """What `unknown_options` says, and of options that FSDP would have: that this engine does not.
+
+    Args:
+        problems: As `unknown_options` gives them.
+        of_fsdp: What it was given as `known`, with verl's default engine.
+        engine: `model_engine`.
+    """
+    named = []
+    for problem in problems:
+        option = problem.partition(" ")[0]
+        is_fsdps = OmegaConf.select(of_fsdp, option, throw_on_missing=False) is not None
+        named.append(
+            f"{option} is an option of verl's FSDP engines, which model_engine={engine} does not read: take it out "
+            f"(~{option}), or set what this engine has for it"
+            if is_fsdps
+            else problem
+        )
+    return named
 
 
 @functools.cache

@@ -7,6 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_ext.launch.model_backend import layout_keys
+
 FILE = "settings.json"
 
 # A checkpoint brings these along: weights, what is trained of them, the optimizer with its schedule, the place in the
@@ -21,6 +23,7 @@ _FREE = (
     "hydra",
     "ray_kwargs",
     "run_dir",
+    "strategies",
     "trainer.default_local_dir",
     "trainer.logger",
     "trainer.max_",
@@ -94,7 +97,7 @@ def _is_in_the_checkpoint(name: str, config: DictConfig) -> bool:
         contents = OmegaConf.select(config, f"{node}.checkpoint.load_contents") or ()
         if name.startswith(f"{node}.optim.") and "optimizer" in contents:
             return True
-    return name in _OF_THE_DATA
+    return name in _OF_THE_DATA or name in layout_keys(config)
 
 
 def _way_out(name: str) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_ext.launch.model_backend import layout, layout_problems
+
 _ABSENT = object()
 
 # Logger -> the package that it needs, beside those that come with verl.
@@ -94,6 +96,10 @@ NUMBERS = (
     Number(f"{_ROLLOUT}.gpu_memory_utilization", 0, 1, is_open=True),
     _count(f"{_ROLLOUT}.tensor_model_parallel_size"),
     _count(f"{_ROLLOUT}.max_num_seqs"),
+    _count(f"{_ROLLOUT}.multi_turn.max_assistant_turns", may_be_null=True),
+    _count(f"{_ROLLOUT}.multi_turn.max_user_turns", may_be_null=True),
+    _count(f"{_ROLLOUT}.multi_turn.max_parallel_calls"),
+    _count(f"{_ROLLOUT}.multi_turn.max_tool_response_length"),
     _count(f"{_ROLLOUT}.val_kwargs.n"),
     Number(f"{_ROLLOUT}.val_kwargs.temperature", 0),
     Number(f"{_ROLLOUT}.val_kwargs.top_p", 0, 1, is_open=True),
@@ -112,7 +118,14 @@ def check_values(config: DictConfig) -> list[str]:
         One sentence each.
     """
     problems = [problem for number in NUMBERS if (problem := number.problem(config))]
-    return [*problems, *_temperature(config), *_batch(config), *_names(config), *_loggers(config.trainer.logger)]
+    problems += [*_layout(config), *_temperature(config), *_batch(config), *_names(config)]
+    return [*problems, *_loggers(config.trainer.logger)]
+
+
+def _layout(config: DictConfig) -> Iterator[str]:
+    trainer = config.trainer
+    if all(isinstance(size, int) and size > 0 for size in (trainer.nnodes, trainer.n_gpus_per_node)):
+        yield from layout_problems(config)
 
 
 def _temperature(config: DictConfig) -> Iterator[str]:
@@ -130,9 +143,9 @@ def _batch(config: DictConfig) -> Iterator[str]:
     """verl ends a run at the first row that is longer than a micro-batch may be."""
     data, actor = config.data, config.actor_rollout_ref.actor
     sizes = (data.max_prompt_length, data.max_response_length, actor.ppo_max_token_len_per_gpu)
-    if not actor.use_dynamic_bsz or not all(isinstance(size, int) for size in sizes):
+    if not actor.use_dynamic_bsz or not all(isinstance(size, int) for size in sizes) or any(_layout(config)):
         return
-    ranks = max(OmegaConf.select(actor, "fsdp_config.ulysses_sequence_parallel_size") or 1, 1)
+    ranks = layout(config).token_ranks
     prompt, response, limit = sizes
     if prompt + response > limit * ranks:
         each = f" x {ranks} ranks of a sequence" if ranks > 1 else ""

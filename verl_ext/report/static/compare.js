@@ -7,23 +7,16 @@
 
   const runHead = (index) =>
     index.runs.map((run, place) =>
-      el("th", {}, el("i", { class: "swatch", style: { background: runs.colour(place) } }), run.name),
-    );
-
-  const withDifference = (value, difference, place) =>
-    el(
-      "td",
-      { class: "number" },
-      value === null ? "–" : number(value),
-      place > 0 && difference
-        ? el("span", { class: "note" }, ` (${difference > 0 ? "+" : "−"}${number(Math.abs(difference))})`)
-        : "",
+      el("th", {}, el("i", { class: "swatch", style: { background: runs.colour(runs.placeOf(index, place)) } }), run.name),
     );
 
   const row = (name, values) => el("tr", {}, el("td", {}, name), values);
   const text = (values) => values.map((value) => el("td", {}, value));
-  const state = ({ finished, step, of }) =>
-    `${finished ? "finished" : "not finished"}, step ${step}${of && of !== step ? ` of ${of}` : ""}`;
+  const state = (one) => {
+    const [badge, , sentence] = runs.stateOf(one);
+    const steps = `${badge}, step ${one.step}${one.of && one.of !== one.step ? ` of ${one.of}` : ""}`;
+    return el("span", { tip: [sentence] }, steps);
+  };
 
   const table = (id, head, body) =>
     el(
@@ -32,22 +25,142 @@
       el("table", { id }, el("thead", {}, el("tr", {}, el("th", {}), head)), el("tbody", {}, body)),
     );
 
+  // ------------------------------ seeds ------------------------------
+
+  // Groups with their runs: [[name, [places]]]; null if no group has several.
+  function seedGroups(index) {
+    const groups = [...Map.groupBy(index.runs.keys(), (place) => index.runs[place].group).values()];
+    if (groups.every((places) => places.length === 1)) return null;
+    return groups.map((places) => [nameOf(places.map((place) => index.runs[place].name)), places]);
+  }
+
+  // What the names have in common at their beginning.
+  function nameOf(names) {
+    let length = names[0].length;
+    while (!names.every((name) => name.startsWith(names[0].slice(0, length)))) length--;
+    const common = names[0].slice(0, length).replace(/[-_.]?(seed|s)?[-_.]?\d*$/u, "") || names[0];
+    return names.length > 1 ? `${common} (${names.length} runs)` : names[0];
+  }
+
+  // Mean and range of what is known; how many that are is said if not all.
+  function meanAndRange(values, show) {
+    const known = values.filter((value) => value !== null && value !== undefined);
+    if (known.length === 0) return "–";
+    const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
+    const [low, high] = [Math.min(...known), Math.max(...known)];
+    const range = known.length > 1 ? ` (${show(low)} to ${show(high)})` : "";
+    return `${show(mean)}${range}${known.length < values.length ? `, ${known.length} of ${values.length} runs` : ""}`;
+  }
+
+  const points = (name) => name.startsWith("val_accuracy");
+  const shownNumber = (name) => (value) =>
+    value === null ? "–" : points(name) ? `${(100 * value).toFixed(1)} %` : name === "seconds" ? runs.duration(value) : number(Number.isInteger(value) ? value : Number(value.toPrecision(4)));
+  const shownDifference = (name, difference) =>
+    `${difference > 0 ? "+" : "−"}${points(name) ? `${(100 * Math.abs(difference)).toFixed(1)} points` : name === "seconds" ? runs.duration(Math.abs(difference)) : number(Math.abs(difference))}`;
+
+  const numberRows = (rows, withDifferences) =>
+    rows.map(([name, values, differences]) =>
+      row(
+        name.replaceAll("_", " "),
+        values.map((value, place) =>
+          el(
+            "td",
+            { class: "number" },
+            shownNumber(name)(value),
+            withDifferences && place > 0 && differences[place]
+              ? el("span", { class: "note" }, ` (${shownDifference(name, differences[place])})`)
+              : "",
+          ),
+        ),
+      ),
+    );
+
+  // ------------------------------ what an accuracy cost ------------------------------
+
+  const cost = (found, first) => {
+    if (found === null) return el("td", { class: "note" }, "not reached");
+    const [rollouts, seconds] = found;
+    const ratio = first && first !== found && first[0] && rollouts ? ` ×${(rollouts / first[0]).toFixed(2)}` : "";
+    return el(
+      "td",
+      { class: "number" },
+      rollouts === null ? "–" : `${number(rollouts)} rollouts`,
+      ratio ? el("strong", {}, ratio) : "",
+      seconds === null ? "" : el("span", { class: "note" }, `, ${runs.duration(seconds)}`),
+    );
+  };
+
+  const levelTable = (index) =>
+    table(
+      "levels",
+      runHead(index),
+      index.levels.map(([level, found]) =>
+        row(
+          `${(100 * level).toFixed(0)} %`,
+          found.map((one) => cost(one, found[0])),
+        ),
+      ),
+    );
+
+  const groupTable = (index, groups) =>
+    table(
+      "groups",
+      groups.map(([name]) => el("th", {}, name)),
+      [
+        ...index.levels.flatMap(([level, found]) =>
+          ["rollouts", "seconds"].map((what, part) =>
+            row(
+              `${what} to ${(100 * level).toFixed(0)} %`,
+              groups.map(([, places]) =>
+                el(
+                  "td",
+                  {},
+                  meanAndRange(
+                    places.map((place) => found[place]?.[part] ?? null),
+                    what === "seconds" ? runs.duration : (value) => number(Math.round(value)),
+                  ),
+                ),
+              ),
+            ),
+          ),
+        ),
+        ...index.common_numbers.map(([name, values]) =>
+          row(
+            `${name.replaceAll("_", " ")} at step ${index.common_step}`,
+            groups.map(([, places]) => el("td", {}, meanAndRange(places.map((place) => values[place]), shownNumber(name)))),
+          ),
+        ),
+      ],
+    );
+
+  const part = (title, ...inner) => el("section", {}, el("h2", {}, title), inner);
+
   runs.views.numbers = {
     title: "numbers",
     draw: (params, index) => {
+      const groups = seedGroups(index);
       main.className = "stack";
       main.replaceChildren(
-        el("p", { class: "note" }, `In parentheses: the difference to ${index.runs[0].name}.`),
-        table("numbers", runHead(index), [
-          row("recipe", text(index.runs.map((run) => run.recipe))),
-          row("state", text(index.runs.map((run) => state(run.state)))),
-          ...index.numbers.map(([name, values, differences]) =>
-            row(
-              name.replaceAll("_", " "),
-              values.map((value, place) => withDifference(value, differences[place], place)),
-            ),
-          ),
-        ]),
+        index.levels.length
+          ? part(
+              "What an accuracy cost: rollouts and seconds of training until the first validation that reached it",
+              levelTable(index),
+            )
+          : el("p", { class: "note" }, "No run has reached an accuracy that others did not begin with."),
+        groups ? part("Seeds: mean, and lowest to highest", groupTable(index, groups)) : "",
+        part(
+          `Up to step ${index.common_step}, which all runs have reached`,
+          el("p", { class: "note" }, `In parentheses: the difference to ${index.runs[0].name}.`),
+          table("common", runHead(index), numberRows(index.common_numbers, true)),
+        ),
+        part(
+          "Whole runs",
+          table("numbers", runHead(index), [
+            row("recipe", text(index.runs.map((run) => run.recipe))),
+            row("state", text(index.runs.map((run) => state(run.state)))),
+            ...numberRows(index.numbers, false),
+          ]),
+        ),
       );
     },
   };

@@ -16,10 +16,35 @@ globalThis.report = (() => {
       else if (name === "tip") setTip(element, value);
       else element.setAttribute(name, value === true ? "" : value);
     }
-    element.append(
-      ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
-    );
+    const kept = children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+    element.append(...kept.map((child) => (child instanceof Node ? child : plain(child))));
     return element;
+  }
+
+  // What turns the direction of letters is shown as its code: it would reorder the line around it.
+  const DIRECTION = /[\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/gu;
+  const plain = (text) =>
+    String(text).replaceAll(DIRECTION, (letter) => `⟨U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+
+  // A text of any length in a box of bounded height; a button shows all of it.
+  const MOST = 20000;
+  function clamped(text, options = {}) {
+    const shown = plain(text);
+    const pre = el("pre", { ...options, class: "clamped", dir: "auto" }, shown.slice(0, MOST));
+    if (shown.length < 1200 && shown.split("\n").length < 14) return pre;
+    const button = el(
+      "button",
+      {
+        class: "more",
+        onclick: () => {
+          const isOpen = pre.classList.toggle("open");
+          pre.textContent = isOpen ? shown : shown.slice(0, MOST);
+          button.textContent = isOpen ? "less" : `all ${shown.length.toLocaleString("en")} characters`;
+        },
+      },
+      `all ${shown.length.toLocaleString("en")} characters`,
+    );
+    return el("div", {}, pre, button);
   }
 
   // ------------------------------ data blocks ------------------------------
@@ -85,7 +110,7 @@ globalThis.report = (() => {
     const lines = tips.get(element);
     const texts = typeof lines === "function" ? lines(event) : lines;
     if (!texts || texts.length === 0) return hideTip();
-    tipBox.replaceChildren(...texts.map((text) => el("div", {}, text)));
+    tipBox.replaceChildren(...texts.map((text) => el("div", {}, String(text).slice(0, 1500))));
     tipBox.hidden = false;
     const box = element.getBoundingClientRect();
     const left = event?.clientX ?? box.left;
@@ -156,5 +181,5 @@ globalThis.report = (() => {
     if (isLive) follow();
   }
 
-  return { el, load, loadText, address, go, change, setTip, hideTip, main, start, isLive, redraw: () => render() };
+  return { el, plain, clamped, load, loadText, address, go, change, setTip, hideTip, main, start, isLive, redraw: () => render() };
 })();

@@ -35,8 +35,10 @@
       index.about,
       [el("nav", { "aria-label": "Views", class: "tabs" }, tabs)],
     );
+    // On a narrow page the tabs are a strip that scrolls.
+    document.querySelector("a.tab[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     report.setKeys([
-      ...(runs.views[name].keys?.() ?? []),
+      ...(runs.views[name]?.keys?.() ?? []),
       ...index.views.map((one, place) => ({
         keys: [String(place + 1)],
         text: runs.views[one].title,
@@ -53,6 +55,7 @@
         isStyled = true;
         if (!isWanted()) return;
       }
+      drawHeader(null, index);
       const name = viewOf(params, index);
       const isShown = shown === name;
       shown = name;

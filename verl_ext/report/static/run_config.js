@@ -5,6 +5,17 @@
   const { el, load, change, address, main } = report;
   let parts = null;
 
+  async function copy(button, text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "copied";
+    } catch {
+      // Not every browser lets a file do that: then the text is selected, for Ctrl+C.
+      getSelection().selectAllChildren(button.previousElementSibling);
+      button.textContent = "selected: press Ctrl+C";
+    }
+  }
+
   function build(index) {
     const state = { rows: [] };
     const table = report.table({
@@ -45,7 +56,14 @@
     const versions = Object.entries(index.versions).map(([name, version]) => `${name} ${version}`);
     main.className = "fill";
     main.replaceChildren(
-      el("p", { id: "command" }, "started with: ", el("code", {}, [index.recipe, ...index.overrides].join(" "))),
+      el(
+        "p",
+        { id: "command" },
+        "started with: ",
+        el("code", {}, index.command),
+        " ",
+        el("button", { id: "copy", onclick: (event) => copy(event.target, index.command) }, "copy"),
+      ),
       el(
         "p",
         { class: "note", id: "versions" },

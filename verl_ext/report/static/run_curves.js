@@ -14,6 +14,9 @@
     return params.metrics.split(",").filter((name) => runs.groupOf(index, name) !== undefined);
   }
 
+  const unknownOf = (params, index) =>
+    (params.metrics ?? "").split(",").filter((name) => name && name !== "none" && !runs.groupOf(index, name));
+
   function setChosen(names) {
     // A choice of nothing is a choice, too.
     change({ view: "curves", metrics: names.join(",") || "none" }, { replace: true });
@@ -67,7 +70,18 @@
     );
     main.className = "picker";
     main.replaceChildren(
-      el("aside", { "aria-label": "Metrics" }, el("div", { class: "bar" }, search, found), list),
+      el(
+        "aside",
+        { "aria-label": "Metrics" },
+        // On a narrow page the list would come before the first chart.
+        el(
+          "details",
+          { open: matchMedia("(min-width: 50rem)").matches, id: "picker" },
+          el("summary", {}, "metrics"),
+          el("div", { class: "bar" }, search, found),
+          list,
+        ),
+      ),
       el("div", { class: "side" }, bar, charts),
     );
     return { search, smooth, weight, axes, log, legend, found, list, charts, figures: new Map(), open: new Map() };
@@ -94,7 +108,7 @@
         own.map((name) =>
           el(
             "label",
-            {},
+            runs.explained(index, name),
             el("input", {
               type: "checkbox",
               name: "metric",
@@ -132,13 +146,14 @@
             el(
               "figcaption",
               {},
-              el("code", {}, name),
+              el("code", runs.explained(index, name), name),
               el(
                 "button",
                 { class: "plain", title: "remove", "aria-label": `remove ${name}`, onclick: () => toggle(index, name) },
                 "×",
               ),
             ),
+            el("div", { class: "note meaning" }, index.glossary?.[name] ?? ""),
             el("div", { class: "chart" }),
           ),
         );
@@ -154,9 +169,14 @@
         }),
       );
     }
-    if (chosen.length === 0)
-      parts.charts.replaceChildren(el("p", { class: "note" }, "No metric is chosen: choose some on the left."));
-    else parts.charts.querySelector("p")?.remove();
+    parts.charts.querySelector("p")?.remove();
+    const unknown = unknownOf(params, index);
+    const text = unknown.length
+      ? `This run has no metric ${unknown.join(", ")}.${chosen.length ? "" : " Choose others from the list."}`
+      : chosen.length
+        ? ""
+        : "No metric is chosen: choose some from the list.";
+    if (text) parts.charts.prepend(el("p", { class: unknown.length ? "note error" : "note" }, text));
   }
 
   const steps = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98];
@@ -180,14 +200,18 @@
       if (index.runs)
         parts.legend.replaceChildren(
           ...index.runs.map((run, place) =>
-            el("span", {}, el("i", { class: "swatch", style: { background: runs.colour(place) } }), run.name),
+            el("span", {}, el("i", { class: "swatch", style: { background: runs.colour(runs.placeOf(index, place)) } }), run.name),
           ),
         );
       drawList(params, index, chosen);
       drawCharts(params, index, chosen);
     },
     keys: () => [
-      { keys: ["/"], text: "search metrics", run: () => parts.search.focus() },
+      { keys: ["/"], text: "search metrics", run: () => {
+          document.getElementById("picker").open = true;
+          parts.search.focus();
+        },
+      },
       { keys: ["]"], text: "smoother", run: smoother(1) },
       { keys: ["["], text: "less smooth", run: smoother(-1) },
       {

@@ -3,38 +3,38 @@
 
 (() => {
   const { el, main } = report;
-  const { number, percent, plainTable } = runs;
+  const { number, percent, plainTable, duration } = runs;
+
+  // Of n prompts, each right or wrong: where the true share is, 19 times of 20.
+  const margin = (share, prompts) => 1.96 * Math.sqrt((share * (1 - share)) / prompts);
+  const asPercent = (share) => `${(100 * share).toFixed(1)} %`;
+
+  function accuracy(before, after, prompts) {
+    const [sign, points] = [after >= before ? "+" : "−", Math.abs(100 * (after - before)).toFixed(1)];
+    const change = before === undefined ? asPercent(after) : `${asPercent(before)} → ${asPercent(after)} (${sign}${points} points)`;
+    if (!prompts || after < 0 || after > 1) return change;
+    return `${change}, ± ${(100 * margin(after, prompts)).toFixed(1)} points at most (95 %, ${number(prompts)} prompts)`;
+  }
 
   function facts(index) {
     const { state, numbers } = index;
     const { val_accuracy_before: before, val_accuracy_after: after, val_accuracy_best: best } = numbers;
     const rows = [["recipe", index.recipe]];
-    if (after !== undefined)
-      rows.push([
-        "validation accuracy",
-        before === undefined
-          ? number(after)
-          : `${number(before)} → ${number(after)} (${after >= before ? "+" : "−"}${Math.abs(100 * (after - before)).toFixed(1)} points)`,
-      ]);
-    if (best !== undefined && best > (after ?? -1)) rows.push(["best validation accuracy", number(best)]);
+    if (after !== undefined) rows.push(["validation accuracy", accuracy(before, after, index.num_val_prompts)]);
+    if (best !== undefined && best > (after ?? -1)) rows.push(["best validation accuracy", asPercent(best)]);
     rows.push(...index.findings);
     rows.push(["steps", state.of && state.of !== state.step ? `${state.step} of ${state.of}` : number(state.step)]);
     const names = [
       ["rollouts generated", "rollouts_generated"],
       ["rollouts trained on", "rollouts_trained"],
-      ["rollouts avoided", "rollouts_avoided"],
+      ["rollouts avoided (estimate)", "rollouts_avoided"],
       ["tokens trained on", "tokens_trained"],
     ];
     for (const [text, name] of names) if (numbers[name]) rows.push([text, number(numbers[name])]);
-    if (numbers.seconds) rows.push(["training time", duration(numbers.seconds)]);
-    if (index.last_write) rows.push(["last record", new Date(1000 * index.last_write).toLocaleString("sv")]);
+    if (numbers.seconds) rows.push(["seconds in steps", duration(numbers.seconds)]);
+    if (state.since) rows.push(["started", `${runs.moment(state.since)}${state.host ? ` on ${state.host}` : ""}`]);
+    if (index.last_write) rows.push(["last record", runs.moment(index.last_write)]);
     return plainTable("facts", ["", ""], rows);
-  }
-
-  function duration(seconds) {
-    const whole = Math.round(seconds);
-    const [hours, minutes] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
-    return hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
   }
 
   const warning = (one) =>
@@ -92,18 +92,18 @@
           mode: "lines",
           name,
           stackgroup: "phases",
-          x: index.axes.step,
+          x: index.phase_steps,
           y: index.phase_columns[name],
           line: { width: 0.5, color: runs.colour(phaseNames(index).indexOf(name)) },
           hovertemplate: `${name}: %{y:.2f} s<extra></extra>`,
         })),
       {
-        height: 200,
-        showlegend: false,
+        height: 240,
+        legend: { orientation: "h", y: 1.25, font: { size: 11 } },
         hovermode: "x unified",
         margin: { l: 52, r: 12, t: 8, b: 38 },
         xaxis: { title: { text: "step" }, nticks: 7 },
-        yaxis: { title: { text: "seconds a step" }, rangemode: "tozero" },
+        yaxis: { title: { text: "seconds per step" }, rangemode: "tozero" },
       },
     );
 
@@ -113,8 +113,13 @@
     title: "overview",
     draw: async (params, index, isWanted) => {
       const parts = runs.overview.map((drawPart) => drawPart(index)).filter((part) => part !== null);
+      const [badge, level, sentence] = runs.stateOf(index.state);
       const problems = index.warnings.filter((one) => one.level === "problem").length;
-      const charts = index.headlines.slice(0, 6).map((name) => [name, el("div", { class: "chart" })]);
+      const several = index.accuracies.length > 1 ? index.accuracies.slice(0, 8) : [];
+      const others = index.headlines.filter((name) => !several.includes(name));
+      const charts = [...(several.length ? [several] : []), ...others.map((name) => [name])]
+        .slice(0, 6)
+        .map((names) => [names, el("div", { class: "chart" })]);
       const phases = el("div", { class: "chart", id: "phases" });
       const overTime = el("div", { class: "chart", id: "phases-over-time" });
       main.className = "two";
@@ -125,16 +130,14 @@
           el(
             "section",
             {},
+            el("h2", {}, el("span", { class: `state ${level}` }, badge), " ", index.name),
             el(
-              "h2",
-              {},
-              el(
-                "span",
-                { class: `state ${index.state.finished ? "done" : "going"}` },
-                index.state.finished ? "finished" : "not finished",
-              ),
-              " ",
-              index.name,
+              "p",
+              { id: "state", class: level },
+              sentence,
+              report.isLive || level !== "going"
+                ? ""
+                : el("span", { class: "note" }, ` As of ${runs.moment(index.state.read_at)}.`),
             ),
             facts(index),
           ),
@@ -145,21 +148,15 @@
               "h2",
               {},
               index.warnings.length
-                ? `Warnings: ${problems} ${problems === 1 ? "problem" : "problems"}, ${index.warnings.length - problems} to look at`
+                ? `${number(index.warnings.length)} ${index.warnings.length === 1 ? "warning" : "warnings"}${problems ? `, ${problems} grave` : ""}`
                 : "Warnings",
             ),
             index.warnings.length
               ? el("ul", { id: "warnings" }, index.warnings.map(warning))
-              : el("p", { class: "note" }, "None: no rule found anything odd."),
+              : el("p", { class: "note" }, "No warnings."),
           ),
-          parts.length
-            ? parts
-            : el(
-                "p",
-                { class: "note" },
-                "This recipe counts only rollouts generated and trained on, so there is no table of where they went.",
-              ),
-          index.phases.length
+          parts,
+          index.phase_steps.length
             ? el("section", {}, el("h2", {}, `Time by phase: ${duration(total(index))} in all`), phases, overTime)
             : el("p", { class: "note" }, "No step is recorded yet."),
         ),
@@ -169,22 +166,31 @@
           el(
             "div",
             { class: "charts" },
-            charts.map(([name, chart]) =>
+            charts.map(([names, chart]) =>
               el(
                 "figure",
-                { "data-metric": name },
-                el("figcaption", {}, report.link({ view: "curves", metrics: name }, {}, name)),
+                { "data-metric": names.length > 1 ? "accuracies" : names[0] },
+                el(
+                  "figcaption",
+                  {},
+                  report.link(
+                    { view: "curves", metrics: names.join(",") },
+                    runs.explained(index, names[0]),
+                    names.length > 1 ? `validation accuracy of ${names.length} sets` : names[0],
+                  ),
+                ),
+                el("div", { class: "note meaning" }, index.glossary[names[0]] ?? ""),
                 chart,
               ),
             ),
           ),
         ),
       );
-      for (const [name, chart] of charts) {
-        await runs.drawMetric(chart, index, name, { height: 180 });
+      for (const [names, chart] of charts) {
+        await runs.drawMetrics(chart, index, names, { height: 180 });
         if (!isWanted()) return;
       }
-      if (index.phases.length) {
+      if (index.phase_steps.length) {
         await drawPhases(phases, index);
         await drawPhasesOverTime(overTime, index);
       }

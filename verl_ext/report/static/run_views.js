@@ -51,6 +51,12 @@ globalThis.runs = (() => {
   const groupOf = (index, metric) => Object.keys(index.groups).find((name) => index.groups[name].includes(metric));
 
   // The curves of a metric, one a run: [{name, place, x, y, smoothed}], only where both numbers are known.
+  // Runs of one configuration have one colour.
+  function placeOf(index, place) {
+    const groups = (index.runs ?? []).map((run) => run.group);
+    return new Set(groups).size < groups.length && new Set(groups).size > 1 ? groups[place] : place;
+  }
+
   async function series(index, metric, axis, weight) {
     const values = (await report.load(`curves-${groupOf(index, metric)}`))[metric] ?? [];
     const several = index.runs ?? [index];
@@ -61,7 +67,7 @@ globalThis.runs = (() => {
       if (!own || axisValues.length === 0) return [];
       const kept = own.flatMap((value, row) => (value === null || (axisValues[row] ?? null) === null ? [] : [row]));
       const y = kept.map((row) => own[row]);
-      return [{ name: run.name, place, x: kept.map((row) => axisValues[row]), y, smoothed: smooth(y, weight) }];
+      return [{ name: run.name, place: placeOf(index, place), x: kept.map((row) => axisValues[row]), y, smoothed: smooth(y, weight) }];
     });
   }
 
@@ -103,14 +109,43 @@ globalThis.runs = (() => {
     return values.size === 1 && value > 0 ? { range: [0, 2 * value] } : {};
   }
 
-  async function drawMetric(element, index, metric, { axis = "step", weight = 0, log = false, height = 230 } = {}) {
-    const found = await series(index, metric, axis, weight);
+  // Red marks at the foot of a chart where the metric was NaN or infinite.
+  function nullMarks(index, metrics, axis) {
+    const steps = new Set(metrics.flatMap((metric) => index.nulls?.[metric] ?? []));
+    if (steps.size === 0) return [];
+    return index.axes.step.flatMap((step, row) => {
+      const x = index.axes[axis]?.[row] ?? null;
+      if (!steps.has(step) || x === null) return [];
+      return [{ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 0.08, line: { color: "#D55E00", width: 2 } }];
+    });
+  }
+
+  // Of the whole run: a curve that ends early is seen to do so.
+  function reach(index, axis) {
+    const ends = (index.runs ?? [index]).flatMap((run) => run.axes[axis] ?? []).filter((value) => value !== null);
+    return ends.length ? [0, 1.02 * ends.reduce((most, value) => Math.max(most, value), 0) || 1] : undefined;
+  }
+
+  async function drawMetric(element, index, metric, options) {
+    return drawMetrics(element, index, [metric], options);
+  }
+
+  // Several metrics of one run in a chart, or one metric of any number of runs.
+  async function drawMetrics(element, index, metrics, { axis = "step", weight = 0, log = false, height = 230 } = {}) {
+    const all = await Promise.all(metrics.map((metric) => series(index, metric, axis, weight)));
+    const found =
+      metrics.length === 1
+        ? all[0]
+        : all.flatMap((own, place) => own.map((one) => ({ ...one, place, name: shortName(metrics[place]) })));
+    const marks = nullMarks(index, metrics, axis);
     await report.chart(element, metricTraces(found, weight, axis), {
       height,
-      showlegend: false,
+      showlegend: metrics.length > 1,
+      legend: { orientation: "h", y: 1.2, font: { size: 11 } },
       hovermode: "x",
+      shapes: marks,
       margin: { l: 58, r: 12, t: 8, b: 38 },
-      xaxis: { title: { text: AXES[axis], standoff: 6 }, rangemode: "tozero", nticks: 7 },
+      xaxis: { title: { text: AXES[axis], standoff: 6 }, range: reach(index, axis), nticks: 7 },
       yaxis: {
         ...(log ? {} : rangeOf(found)),
         type: log ? "log" : "linear",
@@ -120,7 +155,17 @@ globalThis.runs = (() => {
       },
     });
     element.dataset.ready = found.length;
+    element.dataset.nulls = marks.length;
   }
+
+  // "val-core/aime24/acc/mean@32" as "aime24".
+  const shortName = (metric) => metric.split("/")[1] ?? metric;
+
+  // A metric's name with what it means as a tip.
+  const explained = (index, metric) => {
+    const meaning = index.glossary?.[metric];
+    return meaning ? { tip: [metric, meaning] } : { tip: [metric, "one of verl's own metrics"] };
+  };
 
   // Calls `draw` of an element when it comes into sight, and again after `mark`.
   function whenSeen() {
@@ -144,6 +189,56 @@ globalThis.runs = (() => {
         observer.observe(element);
       },
     };
+  }
+
+  function duration(seconds) {
+    const whole = Math.round(seconds);
+    const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600), Math.floor((whole % 3600) / 60)];
+    if (days >= 2) return `${days} days ${hours % 24} h`;
+    return hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
+  }
+
+  // Roughly: "14 min", "3 h".
+  function roughly(seconds) {
+    const units = [
+      [86400, "days"],
+      [3600, "h"],
+      [60, "min"],
+      [1, "s"],
+    ];
+    const [size, name] = units.find(([one]) => seconds >= 1.5 * one) ?? units.at(-1);
+    return `${Math.round(seconds / size)} ${name}`;
+  }
+
+  // With the zone: a page may be opened elsewhere than the run was started.
+  function moment(seconds) {
+    const offset = -new Date(1000 * seconds).getTimezoneOffset();
+    const sign = offset < 0 ? "−" : "+";
+    const zone = [Math.floor(Math.abs(offset) / 60), Math.abs(offset) % 60].map((part) => String(part).padStart(2, "0"));
+    return `${new Date(1000 * seconds).toLocaleString("sv")} (UTC${sign}${zone.join(":")})`;
+  }
+
+  // Whether a run is at work, how far it came, and what ended it: [badge, class, sentence].
+  function stateOf({ kind, finished, step, of, seconds_left: left, since, ended, error, host, read_at: read }) {
+    const where = of ? `step ${number(step)} of ${number(of)}` : `step ${number(step)}`;
+    const ago = ended ? `, ${roughly(Math.max(0, Date.now() / 1000 - ended))} ago` : "";
+    const remaining = left === null ? "" : `, about ${roughly(left)} left`;
+    const why = error ? `: ${error}` : "";
+    const at = step ? `at ${where}` : "before the first step";
+    const known = {
+      starting: ["starting", "going", `starting for ${roughly(read - (since ?? read))}`],
+      training: ["training", "going", `training ${where}${remaining}`],
+      validating: ["validating", "going", `validating at ${where}${remaining}`],
+      finished: ["finished", "done", `finished ${of && of !== step ? `at ${where}` : `after ${number(step)} steps`}${ago}`],
+      failed: ["failed", "lost", `failed ${at}${ago}${why}`],
+      interrupted: ["interrupted", "lost", `interrupted ${at}${ago}${why}; the same command goes on from its newest checkpoint`],
+      dead: [
+        "died",
+        "lost",
+        `ended without a word ${at}, last seen ${ago.slice(2)}${host ? ` on ${host}` : ""}: its process is gone (killed, out of memory, or the machine)`,
+      ],
+    };
+    return known[kind] ?? [finished ? "finished" : "not finished", finished ? "done" : "going", where];
   }
 
   // A table of few rows: all are elements.
@@ -190,9 +285,15 @@ globalThis.runs = (() => {
     smooth,
     ranges,
     groupOf,
+    placeOf,
     series,
     drawMetric,
+    drawMetrics,
+    explained,
     whenSeen,
     plainTable,
+    duration,
+    moment,
+    stateOf,
   };
 })();

@@ -38,6 +38,8 @@ def run(result: int, output: int, limits: ChildLimits, server: int) -> None:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.dup2(result, 3)
+        # An empty input of its own: flags and locks of one that is shared would be seen by the next program.
+        os.dup2(os.pipe()[0], 0)
         os.closerange(4, 1 << 16)
         os.setsid()
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)

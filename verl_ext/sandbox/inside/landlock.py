@@ -86,7 +86,11 @@ def _rules(folders: list[str], hidden: list[str]) -> list[tuple[str, int]]:
 
 
 def _allow(ruleset: int, path: str, allowed: int) -> None:
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        # A link to what the new root does not have, as Debian's sitecustomize.py is: no rule, so it cannot be read.
+        return
     try:
         rule = _PathBeneath(allowed, descriptor)
         kernel.syscall("landlock_add_rule", _ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)

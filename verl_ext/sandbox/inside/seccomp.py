@@ -14,26 +14,30 @@ import struct
 from verl_ext.sandbox.inside import kernel, syscall_tables
 
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16  # an argument's lower half, on little-endian machines
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _MODE_FILTER = 2
+_DENIED = _ERROR | errno.EPERM
 
 
 def _names(text: str) -> list[str]:
     return text.split()
 
 
-# What the interpreter, its standard library and numpy need for computing, reading a file and telling the time.
+# What the interpreter, its standard library and numpy need for computing, reading a file and telling the time. None of
+# these can reach another process by its arguments; README.md has the review, call by call.
 _ALLOWED = _names("""
-read write close fstat stat lstat newfstatat statx lseek mmap mprotect munmap mremap madvise brk rt_sigaction
+read write close fstat stat lstat newfstatat statx lseek mprotect munmap mremap madvise brk rt_sigaction
 rt_sigprocmask rt_sigreturn sigaltstack pread64 readv writev preadv access faccessat faccessat2 readlink readlinkat
-getdents64 getcwd dup dup2 dup3 pipe pipe2 select pselect6 poll ppoll sched_yield sched_getaffinity nanosleep
-clock_nanosleep clock_gettime clock_getres gettimeofday time times getpid gettid getppid getuid geteuid getgid getegid
-getpgrp getpgid getsid getgroups getresuid getresgid getrusage getrlimit sysinfo uname getrandom futex set_robust_list
-get_robust_list set_tid_address rseq arch_prctl exit exit_group restart_syscall fcntl alarm setitimer getitimer pause
-rt_sigpending rt_sigtimedwait rt_sigsuspend epoll_create1 epoll_ctl epoll_wait epoll_pwait getcpu membarrier fadvise64
+getdents64 getcwd dup dup2 dup3 pipe pipe2 select pselect6 poll ppoll sched_yield nanosleep gettimeofday time times
+getpid gettid getppid getuid geteuid getgid getegid getpgrp getgroups getresuid getresgid getrusage getrlimit sysinfo
+uname getrandom set_robust_list set_tid_address rseq arch_prctl exit exit_group restart_syscall alarm setitimer
+getitimer pause rt_sigpending rt_sigtimedwait rt_sigsuspend epoll_create1 epoll_ctl epoll_wait epoll_pwait getcpu
 statfs fstatfs umask
 """)
+
+# Allowed for the fork server, which reads the processor clocks of its children; a program may only read its own.
+_CLOCKS = _names("clock_gettime clock_getres clock_nanosleep")
 
 # What the fork server needs besides, and no program.
 _SERVER_ONLY = _names("""
@@ -49,6 +53,18 @@ process_vm_writev pidfd_getfd kcmp mount umount2 pivot_root chroot unshare setns
 io_uring_setup init_module finit_module kexec_load keyctl add_key request_key open_by_handle_at
 """)
 
+# Of the commands of fcntl: copies, flags, and locks of the program's own (traditional and open file description).
+_FCNTL_ALLOWED = (0, 1, 2, 3, 5, 6, 7, 36, 37, 38, 1030)
+_F_SETFL, _O_ASYNC = 4, 0o20000
+# F_SETOWN, F_SETSIG and F_SETOWN_EX: the kernel sends any signal to any process of the same user, by a pipe.
+_FCNTL_KILLED = (8, 10, 15)
+# Wait, wake, requeue and their kin, private or not, and the clock of a waiting time. Not the priority-inheriting ones:
+# their lock names a thread of any process by its id.
+_FUTEX_ALLOWED = tuple(
+    call | flags for call in (0, 1, 3, 4, 5, 9, 10) for flags in ((0, 128, 256, 384) if call == 9 else (0, 128))
+)
+_MAP_HUGETLB = 0x40000  # the machine's own pool of large pages
+_OTHERS_CLOCK = 1 << 31  # a negative clock holds a process id or a descriptor
 _WRITE_FLAGS = 0o1 | 0o2 | 0o100 | 0o1000 | 0o20000000  # write-only, read-write, create, truncate, temporary file
 _CLONE_THREAD = 0x00010000
 
@@ -57,24 +73,50 @@ def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> 
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-def _error(number: int) -> int:
-    return _ERROR | number
-
-
 def _when(number: int, action: int) -> bytes:
     """If the call has this number, answer with `action`."""
     return _instruction(_EQUAL, number, 0, 1) + _instruction(_RETURN, action)
 
 
-def _when_bits(number: int, argument: int, bits: int, if_set: int, if_clear: int) -> bytes:
-    """If the call has this number, answer by the bits of an argument (its lower half, on little-endian machines)."""
+def _only_when(number: int, body: bytes) -> bytes:
+    """Instructions for the call of this number; they must end with an answer."""
+    return _instruction(_EQUAL, number, 0, len(body) // 8) + body
+
+
+def _by_bits(argument: int, bits: int, if_set: int, if_clear: int) -> bytes:
+    """Answer by the bits of an argument."""
     return (
-        _instruction(_EQUAL, number, 0, 4)
-        + _instruction(_LOAD, _ARGUMENT + 8 * argument)
+        _instruction(_LOAD, _ARGUMENT + 8 * argument)
         + _instruction(_ANY_BIT, bits, 0, 1)
         + _instruction(_RETURN, if_set)
         + _instruction(_RETURN, if_clear)
     )
+
+
+def _by_value(argument: int, allowed: tuple[int, ...], otherwise: int) -> bytes:
+    """Allow these values of an argument."""
+    head = _instruction(_LOAD, _ARGUMENT + 8 * argument)
+    return head + b"".join(_when(value, _ALLOW) for value in allowed) + _instruction(_RETURN, otherwise)
+
+
+def _fcntl() -> bytes:
+    """By command; F_SETFL without O_ASYNC, which would have the kernel send signals."""
+    set_flags = _only_when(_F_SETFL, _by_bits(2, _O_ASYNC, _KILL, _ALLOW))
+    killed = b"".join(_when(command, _KILL) for command in _FCNTL_KILLED)
+    head = _instruction(_LOAD, _ARGUMENT + 8)
+    return head + set_flags + killed + _by_value(1, _FCNTL_ALLOWED, _DENIED)
+
+
+# Allowed by an argument, which could name another process, a file to write, or what the machine has little of.
+_BY_ARGUMENT = {
+    "futex": _by_value(1, _FUTEX_ALLOWED, _DENIED),
+    "mmap": _by_bits(3, _MAP_HUGETLB, _DENIED, _ALLOW),
+    "openat": _by_bits(2, _WRITE_FLAGS, _DENIED, _ALLOW),
+    "open": _by_bits(1, _WRITE_FLAGS, _DENIED, _ALLOW),
+    "fcntl": _fcntl(),
+    # Of itself, which is 0; with another's id it would tell who is there.
+    **dict.fromkeys(("getpgid", "getsid", "sched_getaffinity"), _by_value(0, (0,), _DENIED)),
+}
 
 
 def _program(architecture: int, body: bytes, default: int) -> bytes:
@@ -90,22 +132,21 @@ def _program(architecture: int, body: bytes, default: int) -> bytes:
 
 def server_filter(architecture: int, numbers: dict[str, int]) -> bytes:
     """Allows what programs and the fork server need; opens files for reading only."""
-    known = [name for name in _ALLOWED + _SERVER_ONLY if name in numbers]
-    body = b"".join(_when(numbers[name], _ALLOW) for name in known)
-    for name, argument in (("openat", 2), ("open", 1)):
-        if name in numbers:
-            body += _when_bits(numbers[name], argument, _WRITE_FLAGS, _error(errno.EPERM), _ALLOW)
+    body = b"".join(_only_when(numbers[name], answer) for name, answer in _BY_ARGUMENT.items() if name in numbers)
+    known = [name for name in [*_ALLOWED, *_CLOCKS, *_SERVER_ONLY] if name in numbers]
+    body += b"".join(_when(numbers[name], _ALLOW) for name in known)
     # "Not a terminal" is what open() and print() ask; ENOSYS makes the C library use clone, whose flags can be seen.
-    body += _when(numbers["ioctl"], _error(errno.ENOTTY)) + _when(numbers["clone3"], _error(errno.ENOSYS))
+    body += _when(numbers["ioctl"], _ERROR | errno.ENOTTY) + _when(numbers["clone3"], _ERROR | errno.ENOSYS)
     body += b"".join(_when(numbers[name], _KILL) for name in _KILLED if name in numbers)
-    return _program(architecture, body, _error(errno.EPERM))
+    return _program(architecture, body, _DENIED)
 
 
 def child_filter(architecture: int, numbers: dict[str, int]) -> bytes:
     """Takes the fork server's own calls away; a new thread fails, a new process ends the program."""
-    body = _when_bits(numbers["clone"], 0, _CLONE_THREAD, _error(errno.EAGAIN), _KILL)
-    others = [name for name in _SERVER_ONLY if name in numbers and name != "clone"]
-    body += b"".join(_when(numbers[name], _error(errno.EPERM)) for name in others)
+    body = _only_when(numbers["clone"], _by_bits(0, _CLONE_THREAD, _ERROR | errno.EAGAIN, _KILL))
+    for name in _CLOCKS:
+        body += _only_when(numbers[name], _by_bits(0, _OTHERS_CLOCK, _DENIED, _ALLOW))
+    body += b"".join(_when(numbers[name], _DENIED) for name in _SERVER_ONLY if name in numbers)
     return _program(architecture, body, _ALLOW)
 
 

@@ -1,10 +1,12 @@
 """The fork server: a fresh interpreter that locks itself down and then forks one child per program and input.
 
-    python -I -S -B -X utf8 server.py CONFIG
+    python -I -S -B -X utf8 server.py
 
-`pool.py` starts it. Two processes: a supervisor, which ends both when the trainer is gone, and the server proper, which
-is the first process of its process namespace, so that whatever it started ends with it. The server never reads a
-program, an input or an expected output: its memory, which every child is a copy of, holds no secrets.
+`fork_server.py` starts it, with the control socket as standard input; the first message is the configuration. Nothing
+of that is in arguments or environment, which every program can read. Two processes: a supervisor, which ends both when
+the trainer is gone, and the server proper, which is the first process of its process namespace, so that whatever it
+started ends with it. The server never reads a program, an input or an expected output: its memory, which every child is
+a copy of, holds no secrets.
 """
 
 import contextlib
@@ -15,6 +17,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 import types
@@ -50,27 +53,37 @@ _PRELOADED = (
     "itertools, json, math, numbers, operator, random, re, statistics, string, textwrap, time, types, typing, "
     "traceback, warnings"
 )
+# Their C libraries lie outside of what programs can see. A Python may have been built without one of them.
+_LINKED = "zlib, _bz2, _lzma, _sqlite3"
 _NUMPY = "numpy.linalg, numpy.fft, numpy.ma, numpy.random, numpy.lib.stride_tricks"
 
 
-def main(config: dict[str, Any]) -> None:
-    control = socket.socket(fileno=config["control"])
-    trainer = os.pidfd_open(os.getppid())
-    if os.getppid() != config["trainer"]:
-        return  # it ended before this line
+def main() -> None:
+    control = socket.socket(fileno=os.dup(0))
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    config = json.loads(control.recv(protocol.MAX_CONFIG_BYTES) or b"null")
+    if config is None:
+        return  # the trainer ended
+    sys.argv, sys.orig_argv = [""], [""]
     os.setsid()  # a Ctrl-C for the trainer is the trainer's to handle
     layers = Layers(frozenset(config["leave_out"]))
     layers.enter_namespaces()
-    supervisor = os.getpid()
     server = os.fork()
     if server == 0:
-        os.close(trainer)
-        _serve(control, layers, config, supervisor)
-    _supervise(trainer, control, server)
+        _serve(control, layers, config)
+    _supervise(control, server)
 
 
-def _supervise(trainer: int, control: socket.socket, server: int) -> None:
+def _supervise(control: socket.socket, server: int) -> None:
     """Wait for the server's end; cause it when the trainer ends or hangs up."""
+    # The trainer's process id is asked for here and not before the fork: no program has it in its memory.
+    trainer = os.pidfd_open(os.getppid())
+    maker_of_the_socket = struct.unpack("3i", control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    if os.getppid() != maker_of_the_socket:  # the trainer ended before the first of these lines
+        os.kill(server, signal.SIGKILL)
+        return
     server_end = os.pidfd_open(server)
     poll = select.poll()
     poll.register(trainer, select.POLLIN)
@@ -87,7 +100,7 @@ def _supervise(trainer: int, control: socket.socket, server: int) -> None:
     os.waitpid(server, 0)
 
 
-def _serve(control: socket.socket, layers: Layers, config: dict[str, Any], supervisor: int) -> NoReturn:
+def _serve(control: socket.socket, layers: Layers, config: dict[str, Any]) -> NoReturn:
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         folders, hidden = _preload(config)
@@ -120,6 +133,9 @@ def _preload(config: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Import what programs use. Returns the folders to show them, and those to hide inside."""
     for name in _PRELOADED.split(", "):
         importlib.import_module(name)
+    for name in _LINKED.split(", "):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     library = os.path.dirname(os.__file__)
     # lib-dynload lies elsewhere on some systems.
     folders = [library, *(path for path in sys.path if os.path.isdir(path) and not path.startswith(library))]
@@ -205,4 +221,4 @@ def _watch(control: socket.socket, process: int, cpu_seconds: float, deadline: f
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main()

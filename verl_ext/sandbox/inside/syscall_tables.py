@@ -1,7 +1,7 @@
 """System call numbers by name: x86-64 from the kernel's unistd_64.h, arm64 from asm-generic/unistd.h.
 
-Names that an architecture does not have (arm64 has no `open` or `fork`) are missing from its table. Only what
-`seccomp.py` allows or kills is listed.
+Names that an architecture does not have (arm64 has no `open` or `fork`) are missing from its table. Listed is what
+`seccomp.py` allows or kills, and what the tests ask for besides.
 """
 
 import platform

@@ -16,6 +16,8 @@ globalThis.trace = (() => {
     rollouts: 7,
     failures: 8,
     actions: 9,
+    moved: 10,
+    gap: 11,
   };
   const ACTION = { token: 0, reward: 1, advantage: 2, kind: 3, teacher: 4 };
 
@@ -97,12 +99,15 @@ globalThis.trace = (() => {
   // ------------------------------ which view ------------------------------
 
   const views = {};
+  const title = (index) => `Trace of ${index.name}`;
   let shown = null;
   async function draw(params, index, isWanted) {
     texts = index.texts;
     // An action can only be seen in its state, whether or not the address says so.
     const name = params.view ?? (params.action === undefined ? "table" : "state");
-    if (!(name in views)) throw new Error(`there is no view ${name}`);
+    // Whatever becomes of the view, there is a way back.
+    report.setHeader([[title(index), name === "table" ? null : {}]], index.about);
+    if (!(name in views)) throw new Error(`there is no view ${name}; there are ${Object.keys(views).join(", ")}`);
     // Set before anything is awaited: the reader may have gone back by then.
     const isShown = shown === name;
     shown = name;
@@ -125,6 +130,7 @@ globalThis.trace = (() => {
     listAddress,
     findRow,
     views,
+    title,
     draw,
     forget: () => views.table.forget(),
     hasTexts: () => texts !== null,

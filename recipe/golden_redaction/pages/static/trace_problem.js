@@ -173,7 +173,7 @@
       );
       report.setHeader(
         [
-          ["Trace", {}],
+          [trace.title(index), {}],
           [params.problem, null],
         ],
         index.about,

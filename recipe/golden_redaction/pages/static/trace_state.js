@@ -144,7 +144,7 @@
       const back = trace.listAddress();
       report.setHeader(
         [
-          ["Trace", back],
+          [trace.title(index), back],
           [problem.problem, { view: "problem", problem: problem.problem, numbers: params.numbers }],
           [`k ${row[ROW.k]}, step ${row[ROW.step]}`, null],
         ],

@@ -25,7 +25,8 @@
     unlabelled: (row) => !some((action) => action[ACTION.advantage] !== 0)(row),
     failures: (row) => row[ROW.failures] > 0,
   };
-  const SORTS = { k: ROW.k, step: ROW.step, reward: ROW.reward, version: ROW.version };
+  const SORTS = { k: ROW.k, step: ROW.step, reward: ROW.reward, version: ROW.version, moved: ROW.moved, gap: ROW.gap };
+  const rolloutsOf = ({ index, places }) => places.reduce((sum, place) => sum + index.rows[place][ROW.rollouts], 0);
 
   // "5" or "5-20"
   function range(text) {
@@ -59,6 +60,43 @@
       return byColumn(a, b) || byName(a, b) || byTime(a, b) || x - y;
     });
     return places;
+  }
+
+  // ------------------------------ moves by step ------------------------------
+
+  const MOVES = ["intended", "overshot", "still", "wrong_way"];
+
+  // A bar for each step: what became of the labelled tokens of the states in the list. A click shows that step alone.
+  function moves(index, places) {
+    const steps = new Map();
+    for (const place of places) {
+      const row = index.rows[place];
+      if (!steps.has(row[ROW.step])) steps.set(row[ROW.step], Object.fromEntries(MOVES.map((kind) => [kind, 0])));
+      const counts = steps.get(row[ROW.step]);
+      for (const action of row[ROW.actions]) if (action[ACTION.kind] in counts) counts[action[ACTION.kind]]++;
+    }
+    const sums = [...steps].map(([step, counts]) => [step, counts, MOVES.reduce((sum, kind) => sum + counts[kind], 0)]);
+    const most = Math.max(1, ...sums.map(([, , sum]) => sum));
+    return sums
+      .toSorted(([a], [b]) => a - b)
+      .map(([step, counts, sum]) =>
+        el(
+          "button",
+          {
+            class: "column",
+            "data-step": step,
+            "aria-label": `step ${step}`,
+            tip: [
+              `step ${step}: ${sum} labelled tokens measured`,
+              ...MOVES.filter((kind) => counts[kind]).map((kind) => `${counts[kind]} ${KINDS[kind].text}`),
+            ],
+            onclick: () => change({ step: address().step === String(step) ? null : step, row: null }),
+          },
+          MOVES.map((kind) =>
+            el("i", { class: kind, style: { height: `${Math.round((40 * counts[kind]) / most)}px` } }),
+          ),
+        ),
+      );
   }
 
   // ------------------------------ cells ------------------------------
@@ -101,10 +139,12 @@
         { class: "problem", tabindex: "-1" },
         problem,
       ),
+      row[ROW.actions].map((action) => chip(index, row, action)),
       String(row[ROW.k]),
       String(row[ROW.step]),
       rewardBox(row[ROW.reward]),
-      row[ROW.actions].map((action) => chip(index, row, action)),
+      number(row[ROW.moved], 2),
+      number(row[ROW.gap], 2),
       String(row[ROW.rollouts]) + (row[ROW.failures] ? ` (${row[ROW.failures]} ⚠)` : ""),
     ];
   }
@@ -142,6 +182,7 @@
       label: "States",
       columns: [
         { name: "problem", width: "9rem", sort: "problem" },
+        { name: "actions", tip: ["coloured by action reward"], width: "minmax(14rem, 1fr)" },
         { name: "k", width: "4rem", sort: "k", tip: ["k: hidden tokens at the end of the golden solution"] },
         { name: "step", width: "4.5rem", sort: "step" },
         {
@@ -150,8 +191,9 @@
           sort: "reward",
           tip: ["mean of the action rewards, weighted by the policy"],
         },
-        { name: "actions, by action reward", width: "minmax(20rem, 1fr)" },
-        { name: "rollouts", width: "8rem" },
+        { name: "moved", width: "5rem", sort: "moved", tip: ["largest change of a labelled token's log-prob, in nats"] },
+        { name: "to target", width: "5.5rem", sort: "gap", tip: ["largest distance of a labelled token from its target, in nats"] },
+        { name: "rollouts", width: "7rem" },
       ],
       sort: "problem",
       onsort: (sort) => change({ sort: sort === "problem" ? null : sort, row: null }),
@@ -182,7 +224,8 @@
       el("span", { class: "chip teacher sample" }, "golden token"),
       Object.values(KINDS).map(({ mark, text }) => el("span", {}, `${mark} ${text}`)),
     );
-    return { bar, legend, table, inputs: inputs.map((label) => label.lastChild), buttons, found, state };
+    const strip = el("div", { class: "strip", id: "moves" });
+    return { bar, strip, legend, table, inputs: inputs.map((label) => label.lastChild), buttons, found, state };
   }
 
   trace.views.table = {
@@ -191,10 +234,10 @@
       if (!isShown || parts === null) {
         parts = build();
         main.className = "fill";
-        main.replaceChildren(parts.bar, parts.legend, parts.table.element);
+        main.replaceChildren(parts.bar, parts.strip, parts.legend, parts.table.element);
       }
       const { table, inputs, buttons, found, state } = parts;
-      report.setHeader([["Trace", null]], index.about);
+      report.setHeader([[trace.title(index), null]], index.about);
       report.setKeys([
         ...report.tableKeys(() => parts.table),
         { keys: ["/"], text: "filter by problem", run: () => inputs[0].focus() },
@@ -210,7 +253,8 @@
         button.setAttribute("aria-pressed", String(button.dataset.only === (params.only ?? "")));
       state.index = index;
       state.places = choose(index, params);
-      found.textContent = `${state.places.length.toLocaleString("en")} of ${index.rows.length.toLocaleString("en")} states, ${index.num_rollouts.toLocaleString("en")} rollouts`;
+      found.textContent = `${state.places.length.toLocaleString("en")} of ${index.rows.length.toLocaleString("en")} states, ${rolloutsOf(state).toLocaleString("en")} of ${index.num_rollouts.toLocaleString("en")} rollouts`;
+      parts.strip.replaceChildren(...moves(index, state.places));
       table.show(state.places.length, Number(params.row ?? 0), params.sort ?? "problem");
       if (!isShown && document.activeElement === document.body) table.element.focus({ preventScroll: true });
     },

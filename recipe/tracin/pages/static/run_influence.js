@@ -73,38 +73,92 @@
       (point) => change({ step: point.x }),
     );
 
-  const samples = (id, title, rows, hasText) =>
+  // ------------------------------ samples ------------------------------
+
+  const LISTS = { highest: "highest", lowest: "lowest", failed_high: "failed_high", passed_low: "passed_low" };
+  const titleOf = (name, [low, high]) =>
+    ({
+      highest: "highest scores",
+      lowest: "lowest scores",
+      failed_high: `reward ${number(low)}, score above 0`,
+      passed_low: `reward ${number(high)}, score below 0`,
+    })[name];
+
+  function promptLink(row, index) {
+    const prompt = row.index;
+    if (prompt === undefined) return "–";
+    const view = index.views.includes("curriculum") ? "curriculum" : index.has_samples ? "samples" : null;
+    const name = el("code", {}, String(prompt));
+    return view ? report.link({ view, prompt }, {}, name) : name;
+  }
+
+  const rowOf = (row, index, hasText) => [
+    row.score,
+    row.reward,
+    row.advantage,
+    row.weight,
+    row.step,
+    promptLink(row, index),
+    ...(hasText
+      ? [
+          row.response === undefined
+            ? el("span", { class: "note" }, "not recorded")
+            : el(
+                "button",
+                { class: "plain response", "data-key": row.key, onclick: () => change({ sample: row.key }, { replace: true }) },
+                row.response.trim().slice(0, 300) || "(empty)",
+              ),
+        ]
+      : [el("code", { tip: [String(row.key)] }, String(row.key ?? "–").slice(-14))]),
+  ];
+
+  const samples = (id, title, rows, index, hasText) =>
     el(
       "section",
       {},
       el("h2", {}, title),
-      runs.plainTable(
-        id,
-        ["score", "reward", "advantage", "weight", "step", "prompt", "rollout", ...(hasText ? ["text"] : [])],
-        rows.map((row) => [
-          row.score,
-          row.reward,
-          row.advantage,
-          row.weight,
-          row.step,
-          el("code", {}, String(row.index ?? "–")),
-          el("code", { tip: [String(row.key)] }, String(row.key ?? "–").slice(-14)),
-          ...(hasText
-            ? [el("details", {}, el("summary", {}, (row.text ?? "").slice(0, 40)), el("pre", {}, row.text ?? ""))]
-            : []),
-        ]),
-      ),
+      rows.length
+        ? runs.plainTable(
+            id,
+            ["score", "reward", "advantage", "weight", "step", "prompt", hasText ? "response" : "rollout"],
+            rows.map((row) => rowOf(row, index, hasText)),
+          )
+        : el("p", { class: "note", id }, "None."),
     );
+
+  function detail(row, index) {
+    if (row === undefined) return "";
+    return el(
+      "section",
+      { id: "sample" },
+      el(
+        "h2",
+        {},
+        `Score ${number(row.score)}, reward ${number(row.reward)}, step ${row.step}, prompt `,
+        promptLink(row, index),
+        " ",
+        el("button", { onclick: () => change({ sample: null }, { replace: true }) }, "×"),
+      ),
+      report.clamped(row.response ?? "", { id: "response" }),
+      row.prompt ? el("details", {}, el("summary", {}, "prompt"), report.clamped(row.prompt)) : "",
+    );
+  }
 
   runs.views.influence = {
     title: "influence",
-    draw: async (params, index, isWanted) => {
+    draw: async (params, index, isWanted, isShown) => {
       const data = await load("influence");
       if (!isWanted()) return;
       const own = params.step === undefined ? data : data.by_step[params.step];
       if (own === undefined) throw new Error(`no influence score was recorded at step ${params.step}`);
+      const only = params.only in LISTS && own[params.only] ? params.only : null;
       const [histogram, bands] = ["scores", "bands"].map((id) => el("div", { class: "chart", id }));
       const where = params.step === undefined ? "of the run" : `of step ${params.step}`;
+      const names = Object.keys(LISTS).filter((name) => data.ends[0] !== null || !name.includes("_"));
+      const row = Object.keys(LISTS)
+        .flatMap((name) => own[name] ?? [])
+        .find((one) => one.key === params.sample);
+      const top = isShown ? window.scrollY : 0;
       main.className = "two";
       main.replaceChildren(
         el(
@@ -121,16 +175,35 @@
         el(
           "div",
           { class: "side" },
-          params.step === undefined
-            ? ""
-            : el("button", { id: "all-steps", onclick: () => change({ step: null }) }, `step ${params.step} ×`),
+          el(
+            "div",
+            { class: "bar" },
+            el(
+              "span",
+              { class: "choices", role: "group", "aria-label": "samples" },
+              el("button", { "data-only": "", "aria-pressed": String(only === null), onclick: () => change({ only: null }) }, "both ends"),
+              names.map((name) =>
+                el(
+                  "button",
+                  { "data-only": name, "aria-pressed": String(only === name), onclick: () => change({ only: name }) },
+                  titleOf(name, data.ends),
+                ),
+              ),
+            ),
+            params.step === undefined
+              ? ""
+              : el("button", { id: "all-steps", onclick: () => change({ step: null }) }, `step ${params.step} ×`),
+          ),
           data.has_text
             ? ""
-            : el("p", { class: "note" }, "influence.jsonl has keys and numbers of the rollouts, no texts."),
-          samples("highest", `Highest ${where}`, own.highest, data.has_text),
-          samples("lowest", `Lowest ${where}`, own.lowest, data.has_text),
+            : el("p", { class: "note" }, "Only keys and numbers of the rollouts were recorded: tracin.record_texts=0."),
+          detail(row, index),
+          (only ? [only] : ["highest", "lowest"]).map((name) =>
+            samples(name, `${titleOf(name, data.ends)} ${where}`, own[name], index, data.has_text),
+          ),
         ),
       );
+      window.scrollTo(0, top);
       await drawHistogram(histogram, data);
       if (isWanted()) await drawBands(bands, data);
     },
@@ -144,7 +217,11 @@
       return [
         { keys: ["j", "ArrowRight"], text: "next step's samples", run: by(1) },
         { keys: ["k", "ArrowLeft"], text: "samples of the step before", run: by(-1) },
-        { keys: ["Escape"], text: "samples of the whole run", run: () => change({ step: null }, { replace: true }) },
+        {
+          keys: ["Escape"],
+          text: "both ends of the whole run",
+          run: () => change({ step: null, only: null, sample: null }, { replace: true }),
+        },
       ];
     },
   };

@@ -1,0 +1,68 @@
+r"""SVAMP: 1,000 grade-school word problems of one step, 700 for training and 300 for testing.
+
+    python -m data_preprocess.svamp --input svamp.json --local_save_dir outputs/data/svamp
+
+Writes svamp.parquet and svamp_test.parquet. The file is that of its authors (github.com/arkilpatel/SVAMP, MIT), a
+list of `{Body, Question, Answer, Type, …}`; without --input it is ChilleD/SVAMP on the hub. The 300 are drawn by
+--seed, and a training question that says the same as one of them goes (one or two of the 700).
+
+Before each question stand three worked examples that were written for it, as turns of a chat: a small model then
+answers in their form, with one calculation and its result in `\boxed{}`, and ends. `--examples 0` leaves them out and
+puts our instruction behind the question instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from data_preprocess.math.answer import checkable
+from data_preprocess.math.command import run
+from data_preprocess.math.data import MathProblem, MathSet, WorkedExample
+from data_preprocess.math.text import answer_text
+from verl_ext.data.row_report import UnusableRow
+from verl_ext.data.row_source import HubSource
+
+# Short, because a run on a CPU reads them with every rollout.
+EXAMPLES = (
+    WorkedExample(
+        "Nora had 15 red and 8 white flowers. She gave away 6 red flowers. How many red flowers are left?",
+        "15 - 6 = 9\n\\boxed{9}",
+    ),
+    WorkedExample("Each of 7 shelves holds 12 jars of 2 pounds. How many jars are there?", "7 * 12 = 84\n\\boxed{84}"),
+    WorkedExample(
+        "A farmer packed 72 eggs into boxes of 8 eggs. How many boxes did he fill?", "72 / 8 = 9\n\\boxed{9}"
+    ),
+)
+
+
+def read(row: Mapping[str, Any]) -> MathProblem:
+    """The problem of a row `{Body, Question, Answer, Type}`.
+
+    A body that ends without a full stop goes on in the question, behind a comma.
+
+    Raises:
+        UnusableRow: It has no body, no question or no answer.
+    """
+    body, question = (str(row.get(name) or "").strip() for name in ("Body", "Question"))
+    if not body or not question:
+        raise UnusableRow("no question")
+    whole = f"{body} {question}" if body[-1] in ".?!" else f"{body}, {question[0].lower()}{question[1:]}"
+    kind = str(row.get("Type") or "").replace("Divison", "Division")  # one row is misspelt
+    return MathProblem(whole, checkable(answer_text(row.get("Answer"))), subject=kind)
+
+
+DATASET = MathSet(
+    "svamp",
+    {"train": HubSource("ChilleD/SVAMP", "train")},
+    read=read,
+    held_out=("svamp_test", 300),
+    examples=EXAMPLES,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the parquet files."""
+    run(DATASET, __doc__, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""What a person asks of a run is answered in at most three clicks, whatever state the run is in and on a phone, too."""
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_run import MadeRun, write_influence
+from playwright.sync_api import expect
+
+from verl_ext.report.__main__ import main
+from verl_ext.run.metrics_stream import STEP, MetricsStream
+from verl_ext.run.run_folder import RunFolder
+
+
+def _page(command: list[str], output: Path) -> Path:
+    assert main([*command, "--output", str(output)]) == 0
+    return output
+
+
+@pytest.fixture(scope="session")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with all that a run records."""
+    folder = tmp_path_factory.mktemp("clicks") / "run"
+    folder.mkdir()
+    run = MadeRun(folder)
+    run.write_settings()
+    run.train(40).finish()
+    write_influence(folder, steps=6, size=60, with_text=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def report_page(run_dir: Path) -> Path:
+    """Its page, where it is written by default."""
+    assert main(["run", str(run_dir)]) == 0
+    return run_dir / "report.html"
+
+
+@pytest.fixture(scope="session")
+def seeds_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three seeds of one configuration beside another one."""
+    base = tmp_path_factory.mktemp("seeds")
+    for place in range(3):
+        (base / f"fast-seed{place}").mkdir()
+        run = MadeRun(base / f"fast-seed{place}", seed=place, slow=1 + place / 10)
+        run.write_settings(trainer={"seed": place, "experiment_name": f"fast-seed{place}"})
+        run.train(30)
+    (base / "other").mkdir()
+    run = MadeRun(base / "other", slow=1.5)
+    run.write_settings(curriculum={"enable": False})
+    run.train(30)
+    return _page(["compare", *map(str, sorted(base.iterdir()))], base / "seeds.html")
+
+
+class Clicks:
+    """Of a person who has opened a page."""
+
+    def __init__(self, page: Any) -> None:
+        self.page, self.number = page, 0
+
+    def on(self, locator: Any) -> None:
+        self.number += 1
+        assert self.number <= 3, "more than three clicks"
+        locator.click()
+
+    def tab(self, name: str) -> None:
+        self.on(self.page.locator("a.tab", has_text=name))
+
+
+# ------------------------------ the questions ------------------------------
+
+
+def test_is_the_run_healthy_and_where_did_time_go(viewer, report_page):
+    page = viewer().open(report_page)
+    expect(page.locator("#state")).to_contain_text("finished after 40 steps")
+    expect(page.locator("#main")).to_contain_text("No warnings.")
+    expect(page.locator("#main")).to_contain_text("Time by phase: 1 h 0 min in all")
+    expect(page.locator("#phases .main-svg").first).to_be_visible()
+
+
+def test_which_prompts_teach(viewer, report_page, run_dir):
+    one = viewer()
+    clicks = Clicks(one.open(report_page))
+    clicks.tab("curriculum")
+    page = clicks.page
+    trained = [int(text) for text in page.locator("[data-row] .cell:nth-child(4)").all_inner_texts()]
+    assert trained == sorted(trained, reverse=True)
+    assert trained[0] > 1
+    clicks.on(page.locator("[data-state=learning]"))
+    assert set(page.locator("[data-row] .lot").all_inner_texts()) == {"learning"}
+    counts = [int(re.sub(r"\D", "", text)) for text in page.locator("[data-state]").all_inner_texts()]
+    assert counts[0] == sum(counts[1:]) == 60
+    row = page.locator("[data-row='1']")
+    asked = row.locator(".cell").first.inner_text()
+    clicks.on(row)
+    expect(page.locator("#prompt-text")).to_contain_text(asked)
+    expect(page.locator("#truth")).to_have_text(re.compile(r"^\d+$"))
+    expect(page.locator("#prompt-chart .main-svg").first).to_be_visible()
+    one.shot("run-prompt")
+    # By data source: all prompts are in one of them.
+    page.locator("[data-state='']").click()
+    sources = page.locator("#sources tbody tr")
+    assert sum(int(row.locator("td").nth(1).inner_text()) for row in sources.all()) == 60
+    page.locator("#sources [data-source=words]").click()
+    expect(page.locator(".found")).to_have_text("20 of 60 prompts")
+    assert "source=words" in page.url
+
+
+def test_what_does_the_policy_write_now(viewer, report_page):
+    one = viewer()
+    clicks = Clicks(one.open(report_page))
+    clicks.tab("samples")
+    page = clicks.page
+    newest = page.locator(".sample").first
+    expect(newest).to_contain_text("step 40")
+    expect(newest).to_contain_text("Two times 5 is 10.")
+    # Two equal rollouts are one, with their number.
+    expect(newest.locator(".times")).to_have_text("2\N{MULTIPLICATION SIGN}")
+    one.shot("run-samples")
+    clicks.on(page.locator("[data-reward='0']"))
+    expect(page.locator(".found")).to_have_text("40 of 80 rollouts")
+    assert set(page.locator(".reward-of").all_inner_texts()) == {"reward 0"}
+    page.locator("input[name=step]").fill("3-5")
+    expect(page.locator(".sample")).to_have_count(3)
+    page.locator("input[name=search]").fill("step 4.")
+    expect(page.locator(".sample")).to_have_count(1)
+    assert "reward=0" in page.url
+    assert "step=3-5" in page.url
+    # A letter that turns the direction of what follows is shown as its code.
+    expect(page.locator(".sample pre").last).to_have_text("I do not know at step 4. ⟨U+202E⟩evil")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    expect(page.locator(".found")).to_have_text("80 of 80 rollouts")
+    page.locator(".of-prompt").first.click()
+    expect(page.locator("#prompt h2")).to_have_text("Prompt 5")
+
+
+def test_a_long_text_is_clamped_and_can_be_opened(viewer, report_page):
+    page = viewer().open(report_page, "?view=samples&step=40&reward=0")
+    long = page.locator("pre.clamped").last
+    height = long.bounding_box()["height"]
+    assert height < 320
+    page.locator("button.more").last.click()
+    assert long.bounding_box()["height"] > height
+    expect(page.locator("button.more").last).to_have_text("less")
+
+
+def test_which_rollouts_had_the_highest_influence_and_what_do_they_say(viewer, report_page):
+    one = viewer()
+    clicks = Clicks(one.open(report_page))
+    clicks.tab("influence")
+    page = clicks.page
+    clicks.on(page.locator("[data-only=failed_high]"))
+    rows = page.locator("#failed_high tbody tr")
+    assert set(page.locator("#failed_high td:nth-child(2)").all_inner_texts()) == {"0"}
+    scores = [float(text) for text in page.locator("#failed_high td:first-child").all_inner_texts()]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] > 0
+    said = rows.first.locator("button.response").inner_text()
+    assert said.startswith("It is ")
+    clicks.on(rows.first.locator("button.response"))
+    expect(page.locator("#response")).to_have_text(said)
+    expect(page.locator("#sample")).to_contain_text("What is 1 + 1?")
+    page.mouse.move(0, 0)
+    one.shot("run-influence-response")
+    page.locator("#sample a").click()
+    expect(page.locator("#prompt h2")).to_contain_text("Prompt ")
+
+
+def test_which_token_was_pushed_up_why_and_did_it_move(viewer, trace_page):
+    clicks = Clicks(viewer().open(trace_page))
+    page = clicks.page
+    clicks.on(page.locator("[data-only=up]"))
+    clicks.on(page.locator("[data-row='0'] .chip[data-advantage='1']").first)
+    expect(page.locator(".story")).to_contain_text("was pushed up")
+    expect(page.locator(".story")).to_contain_text("rollouts passed")
+    expect(page.locator(".story")).to_contain_text("Did it move?")
+
+
+# ------------------------------ runs that are not over, or ended badly ------------------------------
+
+
+def _ended(folder: Path, **status: Any) -> Path:
+    folder.mkdir()
+    run = MadeRun(folder)
+    run.train(12)
+    ago = {"started", "finished", "last_seen"}
+    run.status.change(**{name: time.time() - value if name in ago else value for name, value in status.items()})
+    return _page(["run", str(folder)], folder / "report.html")
+
+
+ERROR = "the worker WorkerDict died: <b>out of memory</b>"
+
+
+@pytest.mark.parametrize(
+    ("status", "badge", "words"),
+    [
+        ({}, "training", r"^training step 12 of 200, about 1\d min left As of "),
+        ({"state": "validating"}, "validating", r"^validating at step 12 of 200, about 1\d min left"),
+        (
+            {"state": "failed", "error": ERROR, "finished": 3 * 3600},
+            "failed",
+            rf"^failed at step 12 of 200, 3 h ago: {re.escape(ERROR)}$",
+        ),
+        (
+            {"state": "interrupted", "error": "Ctrl-C", "finished": 600},
+            "interrupted",
+            r"^interrupted at step 12 of 200, 10 min ago: Ctrl-C; the same command goes on",
+        ),
+        (
+            {"state": "failed", "step": 0, "error": "no room"},
+            "failed",
+            "^failed before the first step, .* ago: no room$",
+        ),
+        ({"pid": 2**22 + 7}, "died", r"^ended without a word at step 12 of 200, last seen .* ago on "),
+        ({"host": "another", "last_seen": 7200}, "died", r"last seen 2 h ago on another"),
+        ({"state": "starting", "step": None, "started": 190}, "starting", r"^starting for 3 min"),
+    ],
+)
+def test_what_a_run_is_doing_is_said(viewer, tmp_path: Path, status, badge, words):
+    page = viewer().open(_ended(tmp_path / "run", **status))
+    expect(page.locator(".state")).to_have_text(badge)
+    expect(page.locator("#state")).to_have_text(re.compile(words))
+
+
+def test_a_run_that_has_written_nothing_yet_is_shown(viewer, tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    RunFolder(tmp_path / "run").status.write_text(
+        json.dumps({"state": "starting", "started": time.time(), "last_seen": time.time(), "pid": os.getpid()})
+    )
+    page = viewer().open(_page(["run", str(tmp_path / "run")], tmp_path / "report.html"))
+    expect(page.locator(".state")).to_have_text("starting")
+    expect(page.locator("#main")).to_contain_text("No step is recorded yet")
+
+
+# ------------------------------ curves ------------------------------
+
+
+def test_nan_is_marked_on_the_curve_which_keeps_the_range_of_the_run(viewer, tmp_path: Path):
+    stream = MetricsStream(tmp_path / "run" / "metrics.jsonl")
+    for step in range(1, 21):
+        value = float("nan") if step >= 13 else 1 / step
+        stream.append({STEP: step, "actor/grad_norm": value, "actor/pg_loss": value, "critic/score/mean": 0.5})
+    one = viewer()
+    page = one.open(_page(["run", str(tmp_path / "run")], tmp_path / "report.html"))
+    expect(page.locator(".warning")).to_have_count(1)
+    expect(page.locator(".warning")).to_contain_text("NaN or Inf from step 13 on")
+    chart = page.locator("figure[data-metric='actor/grad_norm'] .chart")
+    expect(chart).to_have_attribute("data-nulls", "8")
+    shapes, reach = chart.evaluate("chart => [chart.layout.shapes.map((one) => one.x0), chart.layout.xaxis.range]")
+    assert shapes == list(range(13, 21))
+    assert reach[1] >= 20
+    expect(page.locator("figure[data-metric='critic/score/mean'] .chart")).to_have_attribute("data-nulls", "0")
+
+
+def test_four_validation_sets_are_one_chart(viewer, tmp_path: Path):
+    stream = MetricsStream(tmp_path / "run" / "metrics.jsonl")
+    sets = ("aime24", "aime25", "amc23", "math500")
+    for step in (1, 2, 3):
+        accuracy = {f"val-core/{name}/acc/{kind}": step / 9 for name in sets for kind in ("mean@32", "best@32/mean")}
+        stream.append({STEP: step, "critic/score/mean": 0.5, "actor/entropy": 1 / step, **accuracy})
+    page = viewer().open(_page(["run", str(tmp_path / "run")], tmp_path / "report.html"))
+    chart = page.locator("figure[data-metric=accuracies] .chart")
+    expect(chart.locator(".main-svg").first).to_be_visible()
+    assert chart.evaluate("chart => chart.data.map(({name}) => name)") == list(sets)
+    expect(page.locator("figure[data-metric]")).to_have_count(3)
+
+
+def test_metrics_say_what_they_mean(viewer, report_page):
+    page = viewer().open(report_page)
+    figure = page.locator("figure[data-metric='curriculum/qualified_share']")
+    expect(figure.locator(".meaning")).to_contain_text("qualified / screened")
+    figure.locator("figcaption a").hover()
+    expect(page.locator("#tip")).to_contain_text("qualified / screened")
+    page.goto(f"{page.url}?view=curves")
+    page.locator("aside label", has_text="entropy").first.hover()
+    expect(page.locator("#tip")).to_contain_text("entropy of the policy")
+
+
+def test_an_address_that_names_nothing_says_so_and_leads_back(viewer, report_page, trace_page):
+    page = viewer().open(report_page, "?metrics=no/such,actor/entropy")
+    expect(page.locator(".note.error")).to_have_text("This run has no metric no/such.")
+    expect(page.locator("figure[data-metric='actor/entropy']")).to_be_visible()
+    page = viewer().open(trace_page, "?view=nope")
+    expect(page.locator("#main")).to_contain_text("there is no view nope; there are table")
+    page.locator("header a", has_text="Trace of").click()
+    expect(page.locator("[data-row='0']")).to_be_visible()
+
+
+def test_seeds_of_a_configuration_are_summed_up(viewer, seeds_page):
+    one = viewer()
+    page = one.open(seeds_page, "?view=numbers")
+    expect(page.locator("#groups thead th")).to_have_text(["", "fast (3 runs)", "other"])
+    cell = page.locator("#groups tr", has_text="val accuracy after at step 30").locator("td").nth(1)
+    expect(cell).to_have_text(re.compile(r"^\d+\.\d % \(\d+\.\d % to \d+\.\d %\)$"))
+    one.shot("run-compare-numbers")
+    colours = page.locator("#common thead i").evaluate_all("all => all.map((one) => one.style.background)")
+    assert len(set(colours)) == 2
+    assert colours[0] == colours[1] == colours[2]
+
+
+# ------------------------------ phones ------------------------------
+
+PAGES = {
+    "report_page": ("overview", "curves", "configuration", "samples", "curriculum", "influence"),
+    "seeds_page": ("curves", "numbers", "configuration"),
+    "trace_page": ("table",),
+    "golden_page": (),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_scrolls_sideways_on_a_phone(viewer, request, name, theme):
+    one = viewer(color_scheme=theme)
+    file = request.getfixturevalue(name)
+    for view in PAGES[name] or (None,):
+        page = one.open(file, f"?view={view}" if view else "")
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_timeout(400)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390, view
+        if view in ("overview", "curriculum", "table"):
+            one.shot(f"phone-{view}-{theme}")
+    if name == "trace_page":
+        page.locator("[data-row='0'] .chip").first.click()
+        expect(page.locator(".story, #actions").first).to_be_visible()
+        page.wait_for_timeout(400)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+def test_on_a_phone_the_first_chart_and_the_actions_are_in_sight(viewer, report_page, trace_page):
+    one = viewer()
+    one.page.set_viewport_size({"width": 390, "height": 844})
+    page = one.open(report_page, "?view=curves")
+    expect(page.locator("figure .chart").first).to_be_in_viewport()
+    expect(page.locator("input[name=metric]").first).to_be_hidden()
+    page = one.open(trace_page)
+    expect(page.locator("[data-row='0'] .chip").first).to_be_in_viewport()

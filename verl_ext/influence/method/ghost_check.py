@@ -1,0 +1,153 @@
+"""Whether scores are those of this model, found out by what the hooks do not feed. For once a run: three passes.
+
+`identity_error` compares two sums that the same hooks make, and cannot see what both miss. Here, on one micro-batch:
+
+1. A plain backward, as training runs it. Its `.grad` must be the hooks' sum of gradients. It is not where a weight is
+   used outside its module (`F.linear`), where a tensor hook changes its gradient, or where the forward draws random
+   numbers: the second pass draws others.
+2. A pass in which the losses of some samples are 0. Their scores must be 0. They are not where a layer sees the tokens
+   in another order than `sample_index` has them, or where samples see each other.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch import nn
+
+from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
+from verl_ext.influence.method.ghost_functions import Whole, as_it_is
+
+# A parameter whose gradient is this much smaller than the longest one is compared with that.
+SMALL = 1e-2
+
+
+def check_scores(
+    ghost: GhostInfluence,
+    sample_index: torch.Tensor,
+    backward: Callable[[Sequence[int]], None],
+    muted: Sequence[int],
+    *,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+    whole: Whole = as_it_is,
+    mean: Callable[[torch.Tensor], torch.Tensor] = as_it_is,
+) -> bool:
+    """Refuse a model whose scores would be wrong. Leaves gradients and random generators as they are, forgets scores.
+
+    Args:
+        ghost: With a G.
+        sample_index: Of the micro-batch, as of `GhostInfluence.scoring`.
+        backward: Runs forward and backward of the micro-batch, with the losses of these samples set to 0.
+        muted: Samples of the second check, some and not all of the micro-batch; empty: there is none.
+        around: What a ghost pass has to be put into.
+        whole: The whole of a `.grad`, where that is a shard; the mean over all ranks.
+        mean: Mean over all ranks of a sum of one rank.
+
+    Returns:
+        Whether there was a gradient to compare: where every advantage is 0 nothing can be told.
+
+    Raises:
+        InfluenceError: Scores would be wrong, with the likely cause.
+    """
+    plain, is_random = _plain_gradients(ghost, backward)
+    ghost.reset_scores()
+    with _other_random_numbers(ghost.model), around(), ghost.scoring(sample_index, check_identity=True):
+        backward(())
+    errors = _Errors()
+    for name, total in ghost.total_gradients().items():
+        # One whole gradient at a time.
+        gradient = plain.pop(name)
+        errors.add(name, mean(total), torch.zeros_like(total) if gradient is None else whole(gradient).to(total))
+    if not errors.longest:
+        ghost.reset_scores()
+        return False
+    errors.check(ghost.limit, is_random)
+    ghost.reset_scores()
+    if muted:
+        with around(), ghost.scoring(sample_index):
+            backward(muted)
+        _check_muted(ghost.scores(int(sample_index.max()) + 1), muted, ghost.limit)
+        ghost.reset_scores()
+    return True
+
+
+class _Errors:
+    """How far the hooks' gradients are from plain ones."""
+
+    def __init__(self) -> None:
+        self._norms: dict[str, tuple[float, float]] = {}
+
+    def add(self, name: str, hooked: torch.Tensor, plain: torch.Tensor) -> None:
+        self._norms[name] = float((hooked - plain).norm()), float(plain.norm())
+
+    @property
+    def longest(self) -> float:
+        return max(norm for _, norm in self._norms.values())
+
+    def check(self, limit: float, is_random: bool) -> None:
+        errors = {name: error / max(norm, SMALL * self.longest) for name, (error, norm) in self._norms.items()}
+        name = max(errors, key=lambda name: errors[name])
+        if errors[name] <= limit:
+            return
+        cause = (
+            "the forward draws random numbers, and the update will draw others: set every dropout and noise of the "
+            "model's configuration to 0 (actor_rollout_ref.model.override_config)"
+            if is_random
+            else "the weight is also used outside its module (as by F.linear), or a hook changes its gradient: choose "
+            "`parameters` without it"
+        )
+        raise InfluenceError(
+            f"scores would be wrong: the gradient of {name} that they are made of is off by {errors[name]:.0%} from "
+            f"that of a plain backward (rounding is below {limit:g}). Probably {cause}"
+        )
+
+
+def _plain_gradients(
+    ghost: GhostInfluence, backward: Callable[[Sequence[int]], None]
+) -> tuple[dict[str, torch.Tensor | None], bool]:
+    """What a plain backward leaves in `.grad`, and whether random numbers were drawn."""
+    parameters = dict(ghost.model.named_parameters())
+    before = {name: parameter.grad for name, parameter in parameters.items()}
+    devices = _devices(ghost.model)
+    try:
+        for parameter in parameters.values():
+            parameter.grad = None
+        with torch.random.fork_rng(devices):
+            states = _random_states(devices)
+            backward(())
+            is_random = any(not torch.equal(*pair) for pair in zip(states, _random_states(devices), strict=True))
+        return {name: parameters[name].grad for name in ghost.names}, is_random
+    finally:
+        for name, parameter in parameters.items():
+            parameter.grad = before[name]
+
+
+def _check_muted(scores: torch.Tensor, muted: Sequence[int], limit: float) -> None:
+    wrong = scores[list(muted)].abs()
+    scale = float(scores.abs().max())
+    if scale and float(wrong.max()) > limit * scale:
+        raise InfluenceError(
+            f"scores would be wrong: sample {list(muted)[int(wrong.argmax())]} has a score of {float(wrong.max()):.2g} "
+            f"though its loss was set to 0 (the largest score is {scale:.2g}). A layer sees the tokens in another "
+            "order than sample_index, as the experts of a mixture do, or samples see each other: choose `parameters` "
+            "without such layers, as 'self_attn' does"
+        )
+
+
+@contextmanager
+def _other_random_numbers(model: nn.Module) -> Generator[None]:
+    """Another state of the generators than outside; put back afterwards."""
+    devices = _devices(model)
+    with torch.random.fork_rng(devices):
+        torch.rand(1)
+        for device in devices:
+            torch.rand(1, device=f"cuda:{device}")
+        yield
+
+
+def _devices(model: nn.Module) -> list[int]:
+    return sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
+
+
+def _random_states(devices: Sequence[int]) -> list[torch.Tensor]:
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]

@@ -1,0 +1,221 @@
+"""Agent loops and their tools, which verl looks up in its workers: a wrong name fails every rollout there.
+
+And what it does not look up: tools that no loop of the run calls are left alone without a word.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_ext.launch.preflight.agent_files import (
+    FUNCTION_TOOLS,
+    LOOP_FILE,
+    MULTI_TURN,
+    TOOL_FILE,
+    AgentFiles,
+    read_agent_files,
+)
+from verl_ext.launch.preflight.agent_rows import AgentRows, read_agent_rows
+
+_DEFAULT_LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
+_SIDES = ("left", "middle", "right")
+
+# Options of `multi_turn` that are read by loops of several turns, and those that verl 0.9.1 reads nowhere.
+_OF_SEVERAL_TURNS = (
+    "enable",
+    "max_assistant_turns",
+    "max_user_turns",
+    "max_parallel_calls",
+    "max_tool_response_length",
+    "tool_response_truncate_side",
+    "format",
+)
+UNREAD = ("use_inference_chat_template", "tokenization_sanity_check_mode", "num_repeat_rollouts")
+
+# A made-up call, and what it brings.
+_CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "call0", "type": "function", "function": {"name": "tool", "arguments": {}}}],
+}
+_ANSWER = "ANSWER"
+
+
+def check_agents(config: DictConfig) -> list[str]:
+    """What is wrong with the files, the names and the options of agent loops and tools, whatever the data says.
+
+    Returns:
+        One sentence each.
+    """
+    from verl.experimental.agent_loop.tool_parser import ToolParser
+
+    files, options = read_agent_files(config), _multi_turn(config)
+    default = config.actor_rollout_ref.rollout.agent.default_agent_loop
+    problems = [*files.problems, *_unknown_loops(f"{_DEFAULT_LOOP}={default}", [default], files)]
+    if options.get("format") not in ToolParser._registry and not files.may_know_more:
+        known = ", ".join(sorted(ToolParser._registry))
+        problems.append(f"{MULTI_TURN}.format must be a tool parser of verl's, {known}; got {options.get('format')!r}")
+    if (side := options.get("tool_response_truncate_side")) not in _SIDES:
+        # verl takes any other word for "middle".
+        problems.append(f"{MULTI_TURN}.tool_response_truncate_side must be one of {', '.join(_SIDES)}; got {side!r}")
+    changed = _changed(options, UNREAD)
+    return [*problems, *(f"{MULTI_TURN}.{name}: verl reads it nowhere. Leave it out" for name in changed)]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Who calls which tools.
+
+    Attributes:
+        problems: One sentence each.
+        summary: For a dry run; None: no tools are called.
+        shows_tools: verl's own loop renders the tools and their answers.
+    """
+
+    problems: list[str]
+    summary: str | None = None
+    shows_tools: bool = False
+
+
+def check_calls(config: DictConfig, train: Sequence[str], val: Sequence[str]) -> Calls:
+    """Which loops the rows are handed to, and whether these and the tools know each other.
+
+    Args:
+        config: Without problems of `check_agents`.
+        train: Local training files that passed the checks of the data.
+        val: Local validation files that passed them.
+    """
+    files, default = read_agent_files(config), config.actor_rollout_ref.rollout.agent.default_agent_loop
+    rows = [(name, read_agent_rows(given)) for name, given in (("train_files", train), ("val_files", val)) if given]
+    problems = [problem for name, each in rows for problem in _unnamed(f"data.{name}", each, files)]
+    names = {default if loop is None else loop for _, each in rows for loop in each.loops}
+    loops = {name: files.loops[name] for name in sorted(names) if name in files.loops}
+    # Of files that cannot be read yet, a data set class of the user's own, or modules that the workers alone import.
+    if problems or not names or len(loops) < len(names):
+        return Calls(problems)
+    is_verls = any(_is_verls(kind) for kind in loops.values())
+    if not any(_calls_tools(kind) for kind in loops.values()):
+        problems += _ignored(config, ", ".join(loops))
+    elif is_verls:
+        problems += _without_tools(files, loops)
+        problems += [problem for name, each in rows for problem in _unknown_tools(f"data.{name}", each, files)]
+    tools = [tool.name or "one that names itself" for tool in files.tools]
+    summary = f"{', '.join(tools)}; agent loop {', '.join(loops)}" if tools else None
+    return Calls(problems, summary, is_verls and bool(tools))
+
+
+def tool_schemas(config: DictConfig) -> list[dict[str, Any]]:
+    """Of the tools that verl's loops show to the model, as far as they are known without making a tool."""
+    tools = read_agent_files(config).tools
+    return [tool.schema for tool in tools if tool.schema is not None]
+
+
+def check_template(config: DictConfig, tokenizer: Any, model_type: str | None) -> tuple[list[str], list[str]]:
+    """Whether the chat template shows the model its tools and what they answer, as verl puts it behind a call.
+
+    Args:
+        config: Of a run that shows tools (`Calls`).
+        tokenizer: Of its model, which knows text alone; changed.
+        model_type: Of the model's configuration.
+
+    Returns:
+        Problems and warnings.
+    """
+    from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+    schemas = tool_schemas(config)
+    if template := config.actor_rollout_ref.model.get("custom_chat_template"):
+        tokenizer.chat_template = template
+    options = OmegaConf.to_container(config.data.apply_chat_template_kwargs)
+    asked: list[dict[str, Any]] = [{"role": "user", "content": "question"}, _CALL]
+    answer = {"role": "tool", "content": _ANSWER}
+    try:
+        builder = create_continuous_token_builder(tokenizer, hf_model_type=model_type, chat_template_kwargs=options)
+        shown = builder.build_initial_tokens(asked[:1], tools=schemas)
+        plain = builder.build_initial_tokens(asked[:1])
+        merged = builder.merge_context_tokens(asked, [*asked, answer], shown, tools=schemas)
+    # Of the tokenizer, of Jinja, of verl, which compares two renderings.
+    except Exception as error:
+        words = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        return [f"the chat template of {tokenizer.name_or_path} cannot put a tool's answer behind a call: {words}"], []
+    where = f"the chat template of {tokenizer.name_or_path}"
+    if _ANSWER not in tokenizer.decode(merged.token_ids[len(shown) :]):
+        return [f"{where} leaves out what a tool answers: set actor_rollout_ref.model.custom_chat_template"], []
+    if schemas and shown == plain:
+        return [], [f"{where} does not show the model which tools there are: it has to know them"]
+    return [], []
+
+
+# ------------------------------ names ------------------------------
+
+
+def _unknown_loops(where: str, names: Sequence[str], files: AgentFiles) -> Iterator[str]:
+    for name in names:
+        if name not in files.loops and not files.may_know_more:
+            known = ", ".join(sorted(files.loops))
+            yield f"{where}: there is no agent loop {name!r}. Known are {known}; {LOOP_FILE} may name more"
+
+
+def _unnamed(where: str, rows: AgentRows, files: AgentFiles) -> Iterator[str]:
+    yield from _unknown_loops(f"{where}, column agent_name", sorted(rows.loops - {None, ""}), files)
+    if rows.num_without_name:
+        yield (
+            f"{where}: {rows.num_without_name:,} rows have no agent_name, and others have one; verl hands these to no "
+            "agent loop. Fill the column in every file, or leave it out everywhere"
+        )
+
+
+def _unknown_tools(where: str, rows: AgentRows, files: AgentFiles) -> Iterator[str]:
+    names = {tool.name for tool in files.tools}
+    if None in names:  # of a tool that tells it when it is made
+        return
+    for column, found in (("tool_selection", rows.selected_tools), ("tools_kwargs", rows.tools_with_arguments)):
+        if unknown := sorted(found - names):
+            known = ", ".join(sorted(str(name) for name in names)) or "none"
+            yield f"{where}: extra_info.{column} names {', '.join(unknown)}, but the run's tools are {known}"
+
+
+# ------------------------------ what nobody reads ------------------------------
+
+
+def _calls_tools(kind: Any) -> bool:
+    """Whether a loop may: one of the user's own gets them, and does with them what it likes."""
+    from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
+
+    return not (isinstance(kind, type) and getattr(kind, "run", None) is SingleTurnAgentLoop.run)
+
+
+def _is_verls(kind: Any) -> bool:
+    """verl's loop with tools, or one that runs as it does."""
+    from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
+
+    return isinstance(kind, type) and getattr(kind, "run", None) is ToolAgentLoop.run
+
+
+def _ignored(config: DictConfig, loops: str) -> Iterator[str]:
+    options = _multi_turn(config)
+    given = [f"{key}={value}" for key in (TOOL_FILE, FUNCTION_TOOLS) if (value := OmegaConf.select(config, key))]
+    given += [f"{MULTI_TURN}.{name}={options[name]}" for name in _changed(options, _OF_SEVERAL_TURNS)]
+    for option in given:
+        yield f"{option}: agent loop {loops} answers in one turn and calls no tools. Set {_DEFAULT_LOOP}=tool_agent"
+
+
+def _without_tools(files: AgentFiles, loops: Mapping[str, Any]) -> Iterator[str]:
+    from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
+
+    if not files.tools and (names := [name for name, kind in loops.items() if kind is ToolAgentLoop]):
+        yield f"agent loop {', '.join(names)} has no tools to call. Set {TOOL_FILE} or {FUNCTION_TOOLS}"
+
+
+def _multi_turn(config: DictConfig) -> Mapping[str, Any]:
+    return config.actor_rollout_ref.rollout.multi_turn
+
+
+def _changed(options: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Those that are not as verl has them."""
+    from verl.workers.config import MultiTurnConfig
+
+    default = MultiTurnConfig()
+    return [name for name in names if name in options and options[name] != getattr(default, name)]

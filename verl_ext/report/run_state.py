@@ -1,0 +1,113 @@
+"""What a run is doing, or how it ended: from its status, its summary and the processes of this machine."""
+
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psutil
+
+from verl_ext.run.metrics_stream import STEP
+from verl_ext.run.status import ENDS, INTERVAL_S
+
+# Signs of life may be late by this many intervals: the machine is busy, or the file system is far away.
+_LATE = 20
+_LAST_STEPS = 20  # from which the time that is left is estimated
+
+Record = Mapping[str, Any]
+
+
+def run_state(
+    status: Mapping[str, Any], summary: Mapping[str, Any] | None, records: Sequence[Record], now: float | None = None
+) -> dict[str, Any]:
+    """For a page.
+
+    Returns:
+        `kind`: starting, training, validating, finished, failed, interrupted, `dead` (it ended without a word), or
+        `unknown` for a run that keeps no status and has no summary; `finished`; `step` (the one under way, or the last)
+        and `of`; `seconds_left`, `since` (of the present command), `ended`, `error`, `host`, `read_at`: None where not
+        known; times in seconds since 1970.
+    """
+    now = time.time() if now is None else now
+    last = records[-1][STEP] if records else 0
+    found = {
+        "step": last,
+        "of": (summary or {}).get("total_training_steps"),
+        "seconds_left": None,
+        "since": None,
+        "ended": None,
+        "error": None,
+        "host": None,
+        "read_at": now,
+    }
+    if not status:
+        kind = "unknown" if summary is None else "finished"
+        step = (summary or {}).get("global_steps", last)
+        return found | {"kind": kind, "finished": summary is not None, "step": step}
+    kind = str(status.get("state"))
+    is_over = kind in ENDS
+    if not is_over and is_dead(status, now):
+        kind, is_over = "dead", True
+    of = status.get("of") or found["of"]
+    step = last if kind == "finished" or not isinstance(status.get("step"), int) else status["step"]
+    return found | {
+        "kind": kind,
+        "finished": kind == "finished",
+        "step": step,
+        "of": of,
+        "since": status.get("started"),
+        "ended": (status.get("finished") or status.get("last_seen")) if is_over else None,
+        "error": status.get("error"),
+        "host": status.get("host"),
+        "seconds_left": None if is_over else seconds_left(records, of),
+    }
+
+
+def status_stamp(status: Mapping[str, Any]) -> Any:
+    """Changes whenever the state does, and not with each sign of life."""
+    if not status:
+        return None
+    kept = [value for name, value in sorted(status.items()) if name != "last_seen"]
+    return *map(str, kept), status.get("state") not in ENDS and is_dead(status, time.time())
+
+
+def is_dead(status: Mapping[str, Any], now: float) -> bool:
+    """Whether the process of a run that has not ended is gone, or has shown no sign of life for long."""
+    last_seen, pid = status.get("last_seen"), status.get("pid")
+    if not isinstance(last_seen, (int, float)) or now - last_seen > _LATE * INTERVAL_S:
+        return True
+    return status.get("host") == platform.node() and isinstance(pid, int) and not _is_alive(pid, last_seen)
+
+
+def seconds_left(records: Sequence[Record], of: Any) -> float | None:
+    """Until the last step, as the newest steps and validations went; None before the first step."""
+    timed = [record for record in records if isinstance(record.get("timing_s/step"), (int, float))][-_LAST_STEPS:]
+    if not timed or not isinstance(of, int):
+        return None
+    seconds = sum(record["timing_s/step"] + (record.get("timing_s/testing") or 0.0) for record in timed)
+    return max(0, of - timed[-1][STEP]) * seconds / len(timed)
+
+
+def wall_clock(status: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Seconds of all commands of a run, and those of them before they began to validate or train; None: not known."""
+    sessions = [*status.get("earlier", ()), _session(status)]
+    times = [[time for time in session if isinstance(time, (int, float))] for session in sessions]
+    if not status or not all(len(known) >= 2 for known in times):
+        return None
+    # Without a moment in between, the whole command was start-up.
+    return sum(known[-1] - known[0] for known in times), sum(known[1] - known[0] for known in times)
+
+
+def _session(status: Mapping[str, Any]) -> list[Any]:
+    return [status.get("started"), status.get("ready"), status.get("finished") or status.get("last_seen")]
+
+
+def _is_alive(pid: int, last_seen: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        # Numbers are given anew: one that began after the last sign of life is another process.
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= last_seen
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True

@@ -1,0 +1,138 @@
+"""What a run is doing now, for whoever looks into its folder: `status.json`.
+
+    state                 starting, training, validating; finished, failed or interrupted in the end
+    step, of              the step under way, and how many there are to be; null before the first one
+    started, ready        when the command began, and when it began to validate or to train
+    last_seen, finished   when the command was last alive, and when it ended; all four in seconds since 1970
+    error                 why it failed
+    pid, host, command    of the process that was started
+    earlier               [started, ready, last_seen] of each earlier command in this folder
+
+The command writes it when it begins and ends, and a sign of life every `INTERVAL_S`; the trainer, in another process,
+once a step and once a validation.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+INTERVAL_S = 15.0
+ENDS = ("finished", "failed", "interrupted")
+
+# Of the error that ends a command: `failed` or `interrupted`, and what to tell people.
+Explain = Callable[[BaseException], tuple[str, str]]
+
+
+class StatusFile:
+    """The file, which is replaced at once; several processes may change it.
+
+    Args:
+        path: Where it is; its folder is there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> dict[str, Any]:
+        """What it says; empty without a file, or if that is damaged."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def change(self, **fields: Any) -> None:
+        """Replace these fields, and take note that the run is alive.
+
+        A disk that is full must not end a run for the sake of this file: then it stays as it is.
+        """
+        with contextlib.suppress(OSError), self._locked():
+            self._write(self.read() | {"last_seen": time.time()} | fields)
+
+    def at_work(self, state: str, **fields: Any) -> None:
+        """As `change`, by the trainer: start-up is over."""
+        with contextlib.suppress(OSError), self._locked():
+            found, now = self.read(), time.time()
+            self._write(found | {"state": state, "ready": found.get("ready") or now, "last_seen": now} | fields)
+
+    def begin(self) -> None:
+        """A command begins: what an earlier one left becomes a line of `earlier`."""
+        with contextlib.suppress(OSError), self._locked():
+            before, now = self.read(), time.time()
+            earlier = list(before.get("earlier", []))
+            if "started" in before:
+                earlier.append([before["started"], before.get("ready"), before.get("last_seen", before["started"])])
+            self._write(
+                {
+                    "state": "starting",
+                    "step": before.get("step"),
+                    "of": before.get("of"),
+                    "started": now,
+                    "ready": None,
+                    "last_seen": now,
+                    "finished": None,
+                    "error": None,
+                    "pid": os.getpid(),
+                    "host": platform.node(),
+                    "command": shlex.join(sys.orig_argv),
+                    "earlier": earlier,
+                }
+            )
+
+    def end(self, state: str, error: str | None = None) -> None:
+        """The command is over."""
+        self.change(state=state, error=error, finished=time.time())
+
+    def _write(self, status: dict[str, Any]) -> None:
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(status, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(self.path)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Generator[None]:
+        with self.path.with_name(f".{self.path.stem}.lock").open("a", encoding="utf-8") as lock:
+            # On a file system without locks a change may get lost; the next one comes within a step.
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+@contextlib.contextmanager
+def kept_status(path: Path, explain: Explain) -> Generator[None]:
+    """Keep the file up to date while the block, a whole run, goes on.
+
+    Args:
+        path: Of the file.
+        explain: What to say of an error.
+    """
+    status, over = StatusFile(path), threading.Event()
+    status.begin()
+    thread = threading.Thread(target=_show_life, args=(status, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    except BaseException as error:
+        _stop(thread, over)
+        status.end(*explain(error))
+        raise
+    _stop(thread, over)
+    status.end("finished")
+
+
+def _show_life(status: StatusFile, over: threading.Event) -> None:
+    while not over.wait(INTERVAL_S):
+        status.change()
+
+
+def _stop(thread: threading.Thread, over: threading.Event) -> None:
+    over.set()
+    thread.join()

@@ -1,0 +1,84 @@
+"""What a trainer writes into the run folder as it goes: status, metrics, totals, the first validation, the summary."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+from verl_ext.run.metrics_stream import MetricsStream
+from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.run_totals import RunTotals
+from verl_ext.run.status import StatusFile
+from verl_ext.run.trainer_metrics import validation_accuracy
+from verl_ext.serving.data_plane import KVBatchMeta
+
+
+class RecordedTrainer(PPOTrainer):
+    """verl's trainer with records.
+
+    Attributes:
+        run_folder: Where the records are.
+        metrics_stream: One record a step.
+        status: What the run is doing.
+        totals: What it has cost so far.
+        val_accuracy: Of the newest validation; `val_accuracy_before`: of the first.
+    """
+
+    def __init__(self, config: DictConfig) -> None:
+        super().__init__(config)
+        self.run_folder = RunFolder(Path(config.run_dir))
+        self.metrics_stream = MetricsStream(self.run_folder.metrics)
+        self.status = StatusFile(self.run_folder.status)
+        self.totals = RunTotals()
+        self.val_accuracy_before: float | None = None
+        self.val_accuracy: float | None = None
+
+    def on_step_begin(self) -> None:
+        self.status.at_work("training", step=self.global_steps, of=self.total_training_steps)
+        super().on_step_begin()
+        self._step_began = time.perf_counter()
+
+    def _validate(self) -> dict[str, float]:
+        # Before the first step of this command there is none under way.
+        self.status.at_work("validating", step=self.global_steps, of=self.total_training_steps)
+        began = time.perf_counter()
+        metrics = self.validation_metrics()
+        self.val_accuracy = validation_accuracy(metrics)
+        if self.val_accuracy_before is None:
+            self.val_accuracy_before = self.val_accuracy
+        if self.global_steps == 0:
+            seconds = time.perf_counter() - began
+            self.run_folder.write_first_validation(metrics, seconds, self.num_validation_prompts())
+        return metrics
+
+    def validation_metrics(self) -> dict[str, float]:
+        """verl's, `val-core/{set}/…` among them; override to measure something else."""
+        return super()._validate()
+
+    def num_validation_prompts(self) -> int | None:
+        """How many prompts `validation_metrics` is of; None: it is of something else."""
+        return len(self.val_dataset)
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        self.totals.add_step(timing_raw)
+        metrics.update(self.totals.metrics())
+        self.metrics_stream.append(metrics)
+
+    def summary(self) -> dict[str, Any]:
+        """The run in a few numbers; recipes and parts add theirs."""
+        return {
+            "val_accuracy_before": self.val_accuracy_before,
+            "val_accuracy_after": self.val_accuracy,
+            "global_steps": min(self.global_steps, self.total_training_steps),
+            "total_training_steps": self.total_training_steps,
+            **self.totals.state_dict(),
+        }
+
+    def write_summary(self) -> None:
+        """Write `summary.json`."""
+        self.run_folder.write_summary(self.summary())
