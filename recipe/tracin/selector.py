@@ -283,7 +283,7 @@ class TracInSelector(Selector):
         ends = [*order[:count], *order[len(order) - count :]]
         if len(set(rewards)) > 1:
             failed, passed = order[rewards[order] == rewards.min()], order[rewards[order] == rewards.max()]
-            ends += [*failed[len(failed) - min(count, len(failed)) :], *passed[:count]]
+            ends += [*failed[max(0, len(failed) - count) :], *passed[:count]]
         return list(dict.fromkeys(map(int, ends)))
 
     def _texts(self, partition_id: str, keys: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -14,6 +14,8 @@ from verl_ext.run.rollout_texts import ROLLOUTS
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import StatusFile
 
+# What a user would have typed; pytest was started by something else where tests run side by side.
+COMMAND = "python -m recipe.fast_dapo.main +experiment=arithmetic_two_phase actor_rollout_ref.actor.optim.lr=1e-4"
 N, N_CONTINUE, SCREENED = 4, 12, 16
 HOSTILE = "</script><img src=x onerror=\"window.hacked='made'\"><b>%{x}&lt;"
 
@@ -29,6 +31,7 @@ class MadeRun:
         self._rollouts = JsonLines(folder / ROLLOUTS)
         self.status = StatusFile(self.folder.status)
         self.status.begin()
+        self.status.change(command=COMMAND)
         self._chance = random.Random(seed)
         self._counts = CurriculumCounts(N)
         self._ease = {index: self._chance.uniform(-1.6, 0.6) for index in range(num_prompts)}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made_run import HOSTILE, MadeRun, write_influence
+from made_run import COMMAND, HOSTILE, MadeRun, write_influence
 from playwright.sync_api import expect
 
 from verl_ext.report.__main__ import main
@@ -173,7 +173,7 @@ def test_the_keyboard_reaches_every_view_and_the_smoothing(viewer, run_page):
 
 def test_the_configuration_shows_what_was_typed_first_and_is_filtered(viewer, run_page):
     page = viewer().open(run_page, "?view=configuration")
-    expect(page.locator("#command")).to_contain_text("pytest")
+    expect(page.locator("#command")).to_contain_text(COMMAND)
     page.locator("#copy").click()
     expect(page.locator("#copy")).to_have_text(re.compile("copied|selected"))
     expect(page.locator("#versions")).to_contain_text("hydra 1.3.2")

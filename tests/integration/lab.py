@@ -35,6 +35,17 @@ TINY = [
     f"actor_rollout_ref.model.path={MODEL}",
 ]
 
+# Choose with the posterior of a prompt's pass rate, every rollout trained on; `Lab.settings` takes them.
+CHOOSE_SETTINGS = {
+    "curriculum__predictor": "posterior",
+    "curriculum__train_on": "all",
+    "curriculum__baseline": "posterior",
+    "curriculum__n": 2,
+    "curriculum__n_continue": 2,
+    "actor_rollout_ref__rollout__n": 4,
+    "algorithm__adv_estimator": "posterior",
+}
+
 # Where torch would keep what it compiles, in the folder of a lab's run.
 COMPILED = "compiled"
 

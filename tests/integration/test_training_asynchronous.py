@@ -8,17 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from lab import DATA, Lab
+from lab import CHOOSE_SETTINGS, DATA, Lab
 
-CHOOSE = {
-    "curriculum__predictor": "posterior",
-    "curriculum__train_on": "all",
-    "curriculum__baseline": "posterior",
-    "curriculum__n": 2,
-    "curriculum__n_continue": 2,
-    "actor_rollout_ref__rollout__n": 4,
-    "algorithm__adv_estimator": "posterior",
-}
 ASYNCHRONOUS = [
     "curriculum.schedule=streaming",
     "tracin.enable=true",
@@ -124,7 +115,7 @@ def test_two_phases_go_on_over_an_update(lab: Lab, mode: Mode):
 
 
 def test_choose_throws_nothing_away(lab: Lab, mode: Mode):
-    with lab.settings(**CHOOSE, tracin__enable=False):
+    with lab.settings(**CHOOSE_SETTINGS, tracin__enable=False):
         metrics = [lab.step() for _ in range(3)]
         _check(lab, mode, metrics)
         rollouts = lab.call(_where_all_is)["rollouts"]
@@ -133,7 +124,7 @@ def test_choose_throws_nothing_away(lab: Lab, mode: Mode):
 
 
 def test_training_waits_for_what_would_be_too_old(lab: Lab, mode: Mode):
-    with lab.settings(**CHOOSE, tracin__enable=False, curriculum__max_staleness=1):
+    with lab.settings(**CHOOSE_SETTINGS, tracin__enable=False, curriculum__max_staleness=1):
         metrics = [lab.step() for _ in range(3)]
         _check(lab, mode, metrics)
     assert max(each["curriculum/sample_age/max"] for each in metrics) <= 1

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from lab import DATA, Lab
+from lab import CHOOSE_SETTINGS, DATA, Lab
 
 from verl_ext.core.errors import RolloutEngineError
 
@@ -12,16 +12,7 @@ from verl_ext.core.errors import RolloutEngineError
 pytestmark = pytest.mark.release
 
 TWO_PHASE = {"tracin__enable": False}
-CHOOSE = TWO_PHASE | {
-    "curriculum__schedule": "streaming",
-    "curriculum__predictor": "posterior",
-    "curriculum__train_on": "all",
-    "curriculum__baseline": "posterior",
-    "curriculum__n": 2,
-    "curriculum__n_continue": 2,
-    "actor_rollout_ref__rollout__n": 4,
-    "algorithm__adv_estimator": "posterior",
-}
+CHOOSE = TWO_PHASE | CHOOSE_SETTINGS | {"curriculum__schedule": "streaming"}
 
 
 @pytest.fixture

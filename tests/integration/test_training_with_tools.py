@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import pytest
-from lab import ROOT, Lab
+from lab import CHOOSE_SETTINGS, ROOT, Lab
 from small_tools import END_OF_MESSAGE, entry
 from tool_model import CALL, END_OF_CALL, END_OF_TURN, make_assets
 
@@ -22,16 +22,7 @@ ASSETS = ROOT / "outputs/look_up"
 TOOLS = ROOT / "tests/integration/small_tools.yaml"
 
 TWO_PHASE = {"tracin__enable": False}
-CHOOSE = TWO_PHASE | {
-    "curriculum__schedule": "streaming",
-    "curriculum__predictor": "posterior",
-    "curriculum__train_on": "all",
-    "curriculum__baseline": "posterior",
-    "curriculum__n": 2,
-    "curriculum__n_continue": 2,
-    "actor_rollout_ref__rollout__n": 4,
-    "algorithm__adv_estimator": "posterior",
-}
+CHOOSE = TWO_PHASE | CHOOSE_SETTINGS | {"curriculum__schedule": "streaming"}
 
 
 @pytest.fixture(scope="session")

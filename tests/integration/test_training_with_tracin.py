@@ -1,6 +1,7 @@
 """TracIn on real Ray, FSDP2 and vLLM, with LoRA: one trainer, many steps under different settings."""
 
 import json
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,15 @@ def test_every_sample_is_scored_and_those_with_a_positive_score_are_trained_on(t
     assert all(record["weight"] == (record["score"] > 0) for record in records)
     assert metrics["tracin/num_selected"] == sum(record["score"] > 0 for record in records) > 0
     assert metrics["tracin/mean_ip"] == pytest.approx(np.mean([record["score"] for record in records]))
-    # The texts of the extremes, whole.
-    texts = [record for record in records if "text" in record]
-    assert len(texts) == 2 * 4
-    ordered = sorted(record["score"] for record in records)
-    assert sorted(record["score"] for record in texts) == ordered[:4] + ordered[-4:]
-    assert all("+" in record["text"] and "=" in record["text"] for record in texts)
+    # The texts of the extremes, whole: of the scores, and where scores and rewards disagree most.
+    texts = [record for record in records if "response" in record]
+    by_score = sorted(records, key=itemgetter("score"))
+    failed = [record for record in by_score if record["reward"] == 0]
+    passed = [record for record in by_score if record["reward"] == 1]
+    told = {record["key"]: record["score"] for record in by_score[:4] + by_score[-4:] + failed[-4:] + passed[:4]}
+    assert sorted(record["score"] for record in texts) == sorted(told.values())
+    assert all("+" in record["prompt"] and record["prompt"].endswith("=") for record in texts)
+    assert all(record["response"].strip().isdigit() for record in texts if record["reward"] == 1)
     assert any(record["score"] < 0 for record in records)
     # Scores are of verl's own loss: they add up to the product of the two gradients.
     assert metrics["tracin/identity_error"] < 1e-4
