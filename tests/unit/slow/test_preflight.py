@@ -10,8 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf, open_dict
+from safetensors.torch import save_file
 from stand_ins import make_data, make_model
 from verl.trainer.ppo.core_algos import register_adv_est
 
@@ -219,6 +221,25 @@ def test_a_response_needs_room_in_the_context(config: DictConfig):
     longer = _changed(config, actor_rollout_ref__rollout__max_model_len=31)
     assert "more than the model's context of 30" in (model_files.context_problem(longer, room) or "")
     assert model_files.context_problem(config, None) is None
+
+
+def test_every_weight_fits_into_the_bucket_of_the_cpu_backend(config: DictConfig, tmp_path: Path):
+    save_file(
+        {"embed": torch.zeros(1024, 300, dtype=torch.bfloat16), "bias": torch.zeros(8)}, tmp_path / "a.safetensors"
+    )
+    with_model = _changed(config, actor_rollout_ref__model__path=str(tmp_path))
+    bucket = {"actor_rollout_ref__rollout__checkpoint_engine__update_weights_bucket_megabytes": 1}
+    assert model_files.bucket_problem(with_model) is None
+    assert model_files.bucket_problem(_changed(with_model, **bucket)) == (
+        "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=1, but the weight embed takes "
+        "1.2 MB: set it to 2 or more"
+    )
+    of_half = {"actor_rollout_ref__actor__fsdp_config__model_dtype": "bf16"}
+    assert model_files.bucket_problem(_changed(with_model, **bucket, **of_half)) is None
+    # Between GPUs verl sends a large weight by itself; what is on a hub is not known.
+    assert model_files.bucket_problem(_changed(with_model, **bucket, trainer__device="cuda")) is None
+    elsewhere = {"actor_rollout_ref__model__path": "Qwen/Qwen2.5-1.5B"}
+    assert model_files.bucket_problem(_changed(with_model, **bucket, **elsewhere)) is None
 
 
 # ------------------------------ reward ------------------------------

@@ -118,6 +118,8 @@ def check_rest(config: DictConfig, *, scores_rollouts: bool, success: Success | 
     if scores_rollouts:
         context = model_files.context_problem(config, _model_config(config))
         found.problems += [context] if context else []
+    bucket = model_files.bucket_problem(config)
+    found.problems += [bucket] if bucket else []
     if scores_rollouts and is_judged_by_function(config):
         report = check_reward(config, prompts.cases([*train, *val]), success)
         found.problems += report.problems

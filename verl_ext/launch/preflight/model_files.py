@@ -1,6 +1,7 @@
 """Whether a model is there and whole, and whether its context holds a prompt with its response."""
 
 import json
+import math
 import os
 import zipfile
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
+
+from verl_ext.launch.estimate import BYTES
 
 # As transformers looks for them: a list of shards, or the only one.
 _INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -103,6 +106,39 @@ def _weight_problems(file: Path) -> Iterator[str]:
             yield f"{file.name} is cut short, or no file of torch's: copy the model again"
     except (SafetensorError, OSError) as error:
         yield f"{file.name} is not whole ({str(error).splitlines()[0]}): copy the model again"
+
+
+def bucket_problem(config: DictConfig) -> str | None:
+    """Why a weight cannot be sent to the CPU backend's engine, or None.
+
+    verl copies weights into a bucket of shared memory there, and one weight cannot be split; between GPUs a weight
+    beyond the bucket is sent by itself.
+    """
+    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
+    if config.trainer.device != "cpu" or rollout.name != "vllm":
+        return None
+    sizes = dict(_weight_sizes(Path(config.actor_rollout_ref.model.path).expanduser()))
+    if not sizes:
+        return None
+    largest = max(sizes, key=sizes.__getitem__)
+    bytes_each = BYTES.get(str(actor.fsdp_config.get("model_dtype") or "fp32"), BYTES["fp32"])
+    name, megabytes = "checkpoint_engine.update_weights_bucket_megabytes", sizes[largest] * bytes_each / 2**20
+    if megabytes <= rollout.checkpoint_engine.update_weights_bucket_megabytes:
+        return None
+    return (
+        f"actor_rollout_ref.rollout.{name}={rollout.checkpoint_engine.update_weights_bucket_megabytes}, but the weight "
+        f"{largest} takes {megabytes:,.1f} MB: set it to {math.ceil(megabytes)} or more"
+    )
+
+
+def _weight_sizes(folder: Path) -> Iterator[tuple[str, int]]:
+    """Names and numbers of elements of the weights in safetensors files that are here; of others nothing is known."""
+    from safetensors import safe_open
+
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(os.fspath(file), framework="pt") as weights:
+            for name in [*weights.keys()]:
+                yield name, math.prod(weights.get_slice(name).get_shape())
 
 
 def context_problem(config: DictConfig, model_config: Any) -> str | None:
