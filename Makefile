@@ -159,7 +159,7 @@ docs: setup browser  ## Build the site: outputs/site/index.html opens with a dou
 docs-serve: setup  ## Serve the site on this machine, and follow changes
 	@$(VENV)/bin/mkdocs serve --config-file docs/site/mkdocs.yml --watch .
 
-benchmark: demo-data  ## Measure; docs/benchmarks.md keeps the results. QUICK=1: one seed, under 15 minutes
+benchmark: demo-data  ## Measure; docs/benchmarks/ keeps the results. QUICK=1: one seed, under 15 minutes
 	@$(PY) tests/benchmarks/fast_dapo_efficiency.py $(if $(QUICK),--quick)
 	@$(PY) tests/benchmarks/bench_data_controller.py $(if $(QUICK),--prompts 20000)
 	@test ! -f outputs/fast_dapo_demo/metrics.jsonl || $(PY) tests/benchmarks/step_overhead.py outputs/fast_dapo_demo

@@ -307,7 +307,7 @@ def test_links_of_the_repository_lead_to_pages_of_the_site(site: Path):
     rewrite = importlib.import_module("repository_links").rewrite
     cases = {
         ("[a](../recipe/tracin/README.md#run-it)", "index.md"): "[a](recipe/tracin/README.md#run-it)",
-        ("[a](../../docs/benchmarks.md#the-pages)", "recipe/tracin/README.md"): "[a](../../benchmarks.md#the-pages)",
+        ("[a](../../docs/benchmarks/a.md#b)", "recipe/tracin/README.md"): "[a](../../benchmarks/a.md#b)",
         ("[`a`](trainer.py#L3)", "recipe/tracin/README.md"): "[`a`](../../source/recipe/tracin/trainer.py.md)",
         ("[a](../configs/signal)", "index.md"): "[a](source/configs/signal/index.md)",
         ("[a](../README.md)", "quickstart.md"): "[a](index.md)",
