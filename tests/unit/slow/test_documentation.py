@@ -85,6 +85,7 @@ EXAMPLES = dict(
 )
 
 
+THE_TEST = "tests/unit/slow/test_half_first.py"
 A_RECIPE = {"configs/mine.yaml", *(f"recipe/mine/{name}.py" for name in ("recipe", "trainer", "pages", "main"))}
 
 
@@ -113,7 +114,7 @@ def _load(folder: Path, name: str) -> Any:
 
 def test_the_examples_are_there():
     pieces = {f"recipe/mine/{name}.py" for name in ("brief", "uncut", "half_first")}
-    assert set(EXAMPLES) == pieces | A_RECIPE
+    assert set(EXAMPLES) == pieces | A_RECIPE | {THE_TEST}
 
 
 def test_verl_finds_the_reward_and_hands_it_its_settings(mine: Path):
@@ -169,6 +170,21 @@ def test_the_controller_prefers_prompts_near_one_half_and_loses_none(mine: Path)
     play_round(controller, {"late": 3, "half": 2})
     play_round(controller)
     assert controller.get_training_data()[0].prompt.uid == "half"
+
+
+def test_the_controllers_own_test_passes(mine: Path):
+    done = _python(mine, "-m", "pytest", "-q", "-p", "no:cacheprovider", THE_TEST)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+def test_the_table_has_the_whole_interface_of_the_controller():
+    from recipe.fast_dapo.data_controller import DataController
+
+    table = _page("extending.md").partition("### The interface of `DataController`")[2].partition("TrainingGroup")[0]
+    cells = re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)
+    named = {name for cell in cells for name in re.findall(r"`(\w+)", cell)}
+    assert named == {name for name in vars(DataController) if not name.startswith("_")}
 
 
 def _with_assets(folder: Path) -> list[str]:
