@@ -41,7 +41,10 @@ _RATIOS = {
         "fraction",
         "mean success of the rollouts of screening: passes / rollouts; left out when nothing was screened",
     ),
-    "screening_rollouts/mean": ("rollouts", "screening rollouts per screened prompt; left out when nothing was screened"),
+    "screening_rollouts/mean": (
+        "rollouts",
+        "screening rollouts per screened prompt; left out when nothing was screened",
+    ),
     "generated_to_trained": ("ratio", "generated_rollouts / trained_rollouts; left out when nothing was trained"),
 }
 _GAUGES = {

@@ -72,7 +72,7 @@ def test_there_are_messages_to_look_for():
 
 
 def test_every_file_of_a_recipe_is_in_the_table_of_what_a_run_leaves_behind():
-    table = _page("concepts.md").partition("## What a run leaves behind")[2]
+    table = _page("concepts.md").partition("## Files of a run")[2]
     files = [name for recipe in recipes() for name in recipe.files]
     assert len(files) >= 5
     assert [name for name in files if f"`{name}`" not in table] == []
