@@ -26,6 +26,7 @@ ASSETS = ("search_from_file.js", "style.css")
 SCREENSHOTS = ROOT / "outputs" / "screenshots"
 # Replaced by what is written from the repository; on GitHub such a line is an invisible comment.
 WRITERS = {
+    "<!-- the introduction of the README -->": lambda: repository_links.introduction(ROOT),
     "<!-- the configuration reference -->": lambda: configuration_reference.page(ROOT / "configs"),
     "<!-- the glossary of metrics -->": metrics_reference.page,
 }

@@ -46,6 +46,21 @@ def rewrite(markdown: str, uri: str, root: Path) -> str:
     return _outside_code(markdown, lambda text: _LINK.sub(replace, text))
 
 
+def introduction(root: Path) -> str:
+    """What README.md says between its title and its first section, with links as a page in `docs/` has them.
+
+    Args:
+        root: Of the repository.
+    """
+    text = (root / "README.md").read_text(encoding="utf-8").partition("\n## ")[0].partition("\n")[2].strip()
+
+    def move(match: re.Match[str]) -> str:
+        target = match[1]
+        return match[0] if ":" in target or target.startswith("#") else f"](../{target})"
+
+    return _outside_code(text, lambda part: _LINK.sub(move, part))
+
+
 def source_pages(root: Path, pages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Path on the site and text of a page for every source file and folder that one of the pages links to.
 

@@ -338,6 +338,19 @@ def test_links_of_the_repository_lead_to_pages_of_the_site(site: Path):
         assert rewrite(text, uri, ROOT) == expected
 
 
+def test_the_first_page_has_the_introduction_of_the_readme(site: Path):
+    links = importlib.import_module("repository_links")
+    marker = "<!-- the introduction of the README -->"
+    assert marker in _page("index.md")
+    assert marker in (SITE / "hooks.py").read_text(encoding="utf-8")
+    shown = links.rewrite(links.introduction(ROOT), "index.md", ROOT)
+    assert shown.startswith("Most rollouts")
+    assert "\n## " not in shown
+    assert "](recipe/fast_dapo/README.md)" in shown
+    assert "](assets/leaderboard.svg)" in shown
+    assert "](https://github.com/verl-project/verl)" in shown
+
+
 def test_a_picture_that_is_not_there_is_missed_aloud(site: Path):
     pictures = importlib.import_module("pictures")
     text = "before\n\n<!-- screenshot: run.png | A `run` & more -->\n"
