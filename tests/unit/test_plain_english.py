@@ -37,7 +37,7 @@ class Turn(NamedTuple):
 
 _COUNTED = (
     r"(?:\d|(?<!\w)(?:[kMG]?B|ms|[nµ]?s|seconds?|minutes?|hours?|rollouts?|calls?|objects?|rows?|answers?|programs?|tokens?|updates?"
-    r"|numbers?|points?|rounds?|times?|samples?|prompts?|steps?|states?|processes))"
+    r"|numbers?|points?|rounds?|times?|generation|samples?|prompts?|steps?|states?|processes))"
 )
 _UNIT = (
     r"(?:step|rollout|prompt|token|batch|call|update|state|action|second|minute|hour|day|program|sample|row|task|seed|pair"
