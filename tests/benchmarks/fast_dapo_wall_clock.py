@@ -186,7 +186,7 @@ def _totals_before(trainer: Any, metrics: dict[str, Any]) -> dict[str, float]:
 def render(results: dict[str, dict[str, Any]], gain: float) -> str:
     """A Markdown table."""
     lines = [
-        f"| method | seconds to +{100 * gain:.0f} | rollouts | steps | s a step | ms a rollout | generating | "
+        f"| method | seconds to +{100 * gain:.0f} | rollouts | steps | s per step | ms per rollout | generating | "
         "x uniform | x filter_groups |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

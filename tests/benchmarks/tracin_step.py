@@ -92,7 +92,7 @@ def render(steps: list[dict[str, Any]]) -> str:
             f"| {arm} | {outside:.2f} | {mean('tracin_validation'):.2f} | {mean('tracin_scoring'):.2f} | "
             f"{mean('update_actor'):.2f} | {total:.2f} | {total / plain:.3f} |"
         )
-    lines.append(f"\nmean generation {generation:.2f} s, a refresh's rollouts {refresh:.2f} s a step")
+    lines.append(f"\nmean generation {generation:.2f} s, a refresh's rollouts {refresh:.2f} s per step")
     return "\n".join(lines)
 
 
