@@ -59,9 +59,14 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_namespace_packages(include=["recipe.*", "verl_ext", "verl_ext.*", "data_preprocess", "configs*"]),
-    package_data={"configs": ["**/*.yaml", "**/*.j2"], "": ["static/*", "templates/*"]},
+    packages=find_namespace_packages(
+        include=["recipe.*", "verl_ext", "verl_ext.*", "data_preprocess", "data_preprocess.*", "configs*"]
+    ),
+    package_data={"configs": ["**/*.yaml", "**/*.j2"], "": ["static/*", "templates/*", "py.typed"]},
     install_requires=CORE,
     extras_require=EXTRAS,
-    entry_points={"verl.plugins": ["verl_signal = verl_ext.plugin"]},
+    entry_points={
+        "console_scripts": ["verl-signal = verl_ext.command_line:main"],
+        "verl.plugins": ["verl_signal = verl_ext.plugin"],
+    },
 )

@@ -1,4 +1,4 @@
-"""The command `python -m recipe.fast_dapo.evaluate`, which is `verl_ext.evaluation.command`."""
+"""Pass rates of a model on data files, sampled with vLLM; see `verl_ext.evaluation.command`."""
 
 from verl_ext.evaluation.command import main
 

@@ -1,4 +1,4 @@
-"""The command `python -m recipe.fast_dapo.simulate`, which is `simulation.command`."""
+"""What a curriculum would save on your engines and prompts, by simulation; see `simulation.command`."""
 
 from recipe.fast_dapo.simulation.command import main
 

@@ -1,4 +1,4 @@
-"""`python -m recipe.golden_redaction.golden check` and `... sufficiency`; see `--help` of each."""
+"""Check golden solutions, or ask whether they suffice to solve their tasks: `check --help`, `sufficiency --help`."""
 
 import argparse
 import sys

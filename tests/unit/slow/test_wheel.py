@@ -1,0 +1,98 @@
+"""The package as `pip install` leaves it: built from the tracked files, in an environment without the checkout."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from stand_ins import make_data, make_model
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("configs", "data_preprocess", "recipe", "verl_ext")
+BUILT_FROM = (*PACKAGES, "setup.py", "pyproject.toml", "README.md", "LICENSE")
+# Of the checkout only: its own documents, and the lock of `make setup`.
+LEFT_OUT = ("README.md", "cpu.in", "cpu.txt", "cpu-overrides.txt")
+
+pytestmark = pytest.mark.release
+
+
+def _run(*command: object, cwd: Path) -> str:
+    """What it prints; without the checkout on its path."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def tracked() -> list[Path]:
+    listed = _run("git", "ls-files", *BUILT_FROM, cwd=ROOT).splitlines()
+    return [Path(name) for name in listed if (ROOT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def wheel(tracked: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sources = tmp_path_factory.mktemp("sources")
+    for name in tracked:
+        (sources / name).parent.mkdir(parents=True, exist_ok=True)
+        (sources / name).write_bytes((ROOT / name).read_bytes())
+    _run(
+        sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "dist", ".", cwd=sources
+    )
+    return next((sources / "dist").glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with `python` and `verl-signal`. Of this environment's packages only the libraries are seen: the file
+    that leads to the checkout is read in a site's own folder alone."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin/python"
+    site = Path(_run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))", cwd=folder).strip())
+    (site / "libraries.pth").write_text(sysconfig.get_path("platlib") + "\n", encoding="utf-8")
+    install = ("install", "-q", "--no-deps", "--no-index", "--ignore-installed", wheel)
+    _run(sys.executable, "-m", "pip", "--python", python, *install, cwd=folder)
+    return folder / "bin"
+
+
+def test_everything_is_in_it(wheel: Path, tracked: list[Path]):
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    expected = {str(name) for name in tracked if name.parts[0] in PACKAGES and name.name not in LEFT_OUT}
+    assert expected <= packed
+    assert "verl_ext/py.typed" in packed
+
+
+def test_it_is_the_wheel_that_is_imported(programs: Path, tmp_path: Path):
+    code = (
+        "import data_preprocess.svamp, recipe.fast_dapo, verl_ext; print(verl_ext.__file__, recipe.fast_dapo.__file__)"
+    )
+    places = _run(programs / "python", "-c", code, cwd=tmp_path).split()
+    assert all(place.startswith(str(programs.parent)) for place in places)
+
+
+def test_a_run_composes_and_is_checked_in_another_folder(programs: Path, tmp_path: Path):
+    make_data(tmp_path / "train.parquet", range(600))
+    make_data(tmp_path / "val.parquet", range(600, 664))
+    make_model(tmp_path / "model")
+    said = _run(
+        programs / "verl-signal",
+        "fast_dapo",
+        "+backend=cpu",
+        "+experiment=arithmetic_two_phase",
+        "data.train_files=train.parquet",
+        "data.val_files=val.parquet",
+        "actor_rollout_ref.model.path=model",
+        "dry_run=true",
+        cwd=tmp_path,
+    )
+    assert "rollouts" in said
+
+
+def test_tools_and_data_sets_start(programs: Path, tmp_path: Path):
+    assert "compare" in _run(programs / "verl-signal", "report", "--help", cwd=tmp_path)
+    assert "--local_save_dir" in _run(programs / "verl-signal", "data.svamp", "--help", cwd=tmp_path)
