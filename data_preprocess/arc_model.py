@@ -145,7 +145,13 @@ def train(
             losses.append(answer_loss(model, lesson.prompt_ids, answers))
         return torch.stack(losses).mean()
 
-    fit(model, loss_of_next_batch, settings.optimization, report_every=report_every)
+    fit(
+        model,
+        loss_of_next_batch,
+        settings.optimization,
+        name="base model of golden redaction",
+        report_every=report_every,
+    )
     return model.eval()
 
 

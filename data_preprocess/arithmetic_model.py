@@ -129,7 +129,7 @@ def train(settings: BaseModelSettings, *, report_every: int = 100) -> tuple[Qwen
         # Right padding needs no attention mask under causal attention: no answer token looks at it.
         return model(input_ids=ids_BT, labels=labels_BT).loss
 
-    fit(model, loss_of_next_batch, settings.optimization, report_every=report_every)
+    fit(model, loss_of_next_batch, settings.optimization, name="base model", report_every=report_every)
     return model.eval(), tokenizer
 
 

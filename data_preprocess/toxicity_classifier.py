@@ -189,7 +189,7 @@ def train(
         return torch.nn.functional.binary_cross_entropy_with_logits(logits_B, targets_N[rows])
 
     optimization = Optimization(settings.steps, settings.learning_rate, settings.beta2, settings.weight_decay)
-    fit(model, loss_of_next_batch, optimization, report_every=report_every)
+    fit(model, loss_of_next_batch, optimization, name="toxicity classifier", report_every=report_every)
     return model.eval(), tokenizer
 
 

@@ -101,7 +101,13 @@ def train(
         ids_BT = corpus.batch(settings.batch_size, rng)
         return model(input_ids=ids_BT, labels=ids_BT).loss
 
-    fit(model, loss_of_next_batch, settings.optimization, report_every=report_every)
+    fit(
+        model,
+        loss_of_next_batch,
+        settings.optimization,
+        name="base model of the toxicity task",
+        report_every=report_every,
+    )
     model.eval()
     if report_every:
         unseen = Corpus([prompt.text for prompt in held_out], tokenizer, settings.text_tokens)

@@ -46,6 +46,7 @@ def fit(
     loss_of_next_batch: Callable[[], torch.Tensor],
     optimization: Optimization,
     *,
+    name: str,
     report_every: int = 100,
 ) -> None:
     """Train a model in place.
@@ -54,6 +55,7 @@ def fit(
         model: In training mode.
         loss_of_next_batch: Draws a batch and returns its loss, a scalar.
         optimization: Of the model's parameters.
+        name: Of the model, in the lines of progress.
         report_every: Steps between two lines of progress; 0 for silence.
     """
     steps = optimization.steps
@@ -80,7 +82,7 @@ def fit(
         schedule.step()
         if report_every and (step % report_every == 0 or step == steps):
             seconds = time.monotonic() - start
-            print(f"step {step}/{steps}  loss {loss.item():.3f}  {seconds:.0f} s", flush=True)
+            print(f"{name}: step {step}/{steps}  loss {loss.item():.3f}  {seconds:.0f} s", flush=True)
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ What is to hold at the end, holds over both commands. Ctrl-C, at many moments: t
 
 import json
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -62,6 +63,18 @@ def test_a_checkpoint_that_was_cut_short_falls_back_to_the_one_before(resumed_ru
     assert f"warning: {damaged} is damaged (actor/optim_world_size_1_rank_0.pt has" in resumed.printed
     assert f"warning: resuming from global_step_{ended.saved - 1}" in resumed.printed
     assert (run_dir / f"checkpoints/{damaged}.damaged").is_dir()
+
+
+def test_a_log_file_tells_the_phases_the_steps_and_where_logs_and_page_are(resumed_run):
+    run_dir, ended, resumed = resumed_run
+    phases = ("starting Ray", "loading the trainer", "starting workers and engines", "step ")
+    places = [resumed.printed.index(f"  {phase}") for phase in phases]
+    assert places == sorted(places)
+    told = [int(step) for step in re.findall(rf"  step (\d+) of {STEPS}: \d+\.\d s", resumed.printed)]
+    assert told == list(range(ended.saved, STEPS + 1))
+    assert Path(re.findall(r"logs of workers and engines: (.+)", resumed.printed)[0]).is_absolute()
+    assert resumed.printed.rstrip().endswith(f"python -m verl_ext.report run {run_dir}")
+    assert re.search(r"wall-clock +\d+ s, \d+ s of it before the first", resumed.printed)
 
 
 def test_the_run_ends_with_a_summary(resumed_run):

@@ -22,7 +22,7 @@ from verl_ext.launch.recipe import (
     own_prefixes,
     recipes,
 )
-from verl_ext.run.progress import FIGURES, _texts
+from verl_ext.run.progress import FIGURES, texts
 from verl_ext.run.summary import PHASES, join_phases
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,8 +109,8 @@ def test_paths_of_every_recipe_are_made_absolute():
 def test_the_bar_shows_the_figures_that_a_step_has():
     figures = {**FIGURES, **all_figures()}
     record = {"critic/score/mean": 0.25, **{metric: 0.5 for metric, _ in all_figures().values()}}
-    assert set(_texts(record, figures)) == {"reward", *all_figures()}
-    assert _texts({"val-core/set/acc/mean@1": 0.5, "critic/score/mean": 0.25}, figures) == {
+    assert set(texts(record, figures)) == {"reward", *all_figures()}
+    assert texts({"val-core/set/acc/mean@1": 0.5, "critic/score/mean": 0.25}, figures) == {
         "val acc": "0.500",
         "reward": "0.25",
     }

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from verl_ext.report.run_state import is_dead, run_state, seconds_left, status_stamp, wall_clock
+from verl_ext.report.run_state import is_dead, run_state, status_stamp
 from verl_ext.run import status as run_status
 from verl_ext.run.metrics_stream import STEP
+from verl_ext.run.pace import seconds_left, wall_clock
 from verl_ext.run.status import INTERVAL_S, StatusFile, kept_status
 
 RECORDS = [{STEP: step, "timing_s/step": 4.0, "timing_s/testing": 2.0 * (step % 2)} for step in range(1, 13)]

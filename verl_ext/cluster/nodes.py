@@ -86,6 +86,13 @@ def owns_cluster() -> bool:
     return any(child.name() == "raylet" for child in psutil.Process().children())
 
 
+def logs_folder() -> str | None:
+    """Where the Ray that this process started keeps what its processes print; None of another Ray."""
+    raylet = next((child for child in psutil.Process().children() if child.name() == "raylet"), None)
+    arguments = raylet.cmdline() if raylet is not None else []
+    return next((text.partition("=")[2] for text in arguments if text.startswith("--log_dir=")), None)
+
+
 def check_nodes(pools: Sequence[DevicePool]) -> None:
     """Refuse a cluster that is too small, which verl would wait for.
 

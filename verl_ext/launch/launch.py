@@ -136,6 +136,7 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     from verl_ext.launch.recipe import all_figures
     from verl_ext.launch.runner import VerifiedRunner, remote_runner
     from verl_ext.run.progress import FIGURES, show_progress
+    from verl_ext.run.status import StatusFile
 
     folder = RunFolder(Path(config.run_dir))
     cluster.choose_cluster(config)
@@ -145,7 +146,8 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     # Slurm and `timeout` end a run with SIGTERM, whose default action skips every clean-up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     try:
-        with show_progress(folder.metrics, config.trainer.total_training_steps, {**FIGURES, **all_figures()}):
+        StatusFile(folder.status).doing("starting Ray")
+        with show_progress(folder, config.trainer.total_training_steps, {**FIGURES, **all_figures()}):
             run_ppo(config, task_runner_class=VerifiedRunner(config, remote_runner()))
     except ConnectionError as error:
         if ray.is_initialized():  # of something else

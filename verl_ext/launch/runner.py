@@ -20,6 +20,7 @@ from verl_ext.core.compat import undecorated
 from verl_ext.core.errors import RolloutEngineError, SignalError
 from verl_ext.run.checkpoints import changed_file, in_shares, prepare_resume
 from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import StatusFile
 from verl_ext.trainer import loading
 
 
@@ -40,6 +41,7 @@ class SignalTaskRunner(undecorated(TaskRunnerV1)):
             SignalAgentLoopManager.start_workers(config)
 
     def run(self, config: DictConfig) -> None:
+        StatusFile(RunFolder(Path(config.run_dir)).status).doing("loading the trainer")
         self.prepare(config)
         cluster.check_nodes(device_pools(config))
         for name in cluster.release_recorded(RunFolder(Path(config.run_dir)).engine_ledger):
@@ -114,6 +116,8 @@ class VerifiedRunner:
         """Start the runner."""
         if has_several_nodes(self._config):
             verify_resume(self._config)
+        if (logs := cluster.logs_folder()) is not None:
+            print(f"logs of workers and engines: {logs}", file=sys.stderr)
         return self._runner.remote()
 
 

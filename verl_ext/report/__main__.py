@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             path = _output_path(options.output or options.default_output(options), options.command)
             path.write_text(render(source.page()), encoding="utf-8")
-            print(f"{path}  ({path.stat().st_size / 1e6:.1f} MB; open it in a browser)")
+            print(f"{path.resolve()}  ({path.stat().st_size / 1e6:.1f} MB; open it in a browser)")
     except (SignalError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

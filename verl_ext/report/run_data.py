@@ -16,9 +16,10 @@ from verl_ext.report import curves, run_facts
 from verl_ext.report.blocks import pack
 from verl_ext.report.recipe_pages import all_pages
 from verl_ext.report.run_records import RunRecords
-from verl_ext.report.run_state import run_state, wall_clock
+from verl_ext.report.run_state import run_state
 from verl_ext.report.run_warnings import find_warnings, null_steps
 from verl_ext.run.metrics_stream import STEP
+from verl_ext.run.pace import wall_clock
 
 
 def curve_blocks(table: Mapping[str, Sequence[float | None]]) -> dict[str, str]:

@@ -8,13 +8,11 @@ from typing import Any
 import psutil
 
 from verl_ext.run.metrics_stream import STEP
+from verl_ext.run.pace import Record, seconds_left
 from verl_ext.run.status import ENDS, INTERVAL_S
 
 # Signs of life may be late by this many intervals: the machine is busy, or the file system is far away.
 _LATE = 20
-_LAST_STEPS = 20  # from which the time that is left is estimated
-
-Record = Mapping[str, Any]
 
 
 def run_state(
@@ -64,10 +62,10 @@ def run_state(
 
 
 def status_stamp(status: Mapping[str, Any]) -> Any:
-    """Changes whenever the state does, and not with each sign of life."""
+    """Changes whenever the state does, and neither with each sign of life nor within a step."""
     if not status:
         return None
-    kept = [value for name, value in sorted(status.items()) if name != "last_seen"]
+    kept = [value for name, value in sorted(status.items()) if name not in ("last_seen", "doing", "doing_since")]
     return *map(str, kept), status.get("state") not in ENDS and is_dead(status, time.time())
 
 
@@ -77,29 +75,6 @@ def is_dead(status: Mapping[str, Any], now: float) -> bool:
     if not isinstance(last_seen, (int, float)) or now - last_seen > _LATE * INTERVAL_S:
         return True
     return status.get("host") == platform.node() and isinstance(pid, int) and not _is_alive(pid, last_seen)
-
-
-def seconds_left(records: Sequence[Record], of: Any) -> float | None:
-    """Until the last step, as the newest steps and validations went; None before the first step."""
-    timed = [record for record in records if isinstance(record.get("timing_s/step"), (int, float))][-_LAST_STEPS:]
-    if not timed or not isinstance(of, int):
-        return None
-    seconds = sum(record["timing_s/step"] + (record.get("timing_s/testing") or 0.0) for record in timed)
-    return max(0, of - timed[-1][STEP]) * seconds / len(timed)
-
-
-def wall_clock(status: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Seconds of all commands of a run, and those of them before they began to validate or train; None: not known."""
-    sessions = [*status.get("earlier", ()), _session(status)]
-    times = [[time for time in session if isinstance(time, (int, float))] for session in sessions]
-    if not status or not all(len(known) >= 2 for known in times):
-        return None
-    # Without a moment in between, the whole command was start-up.
-    return sum(known[-1] - known[0] for known in times), sum(known[1] - known[0] for known in times)
-
-
-def _session(status: Mapping[str, Any]) -> list[Any]:
-    return [status.get("started"), status.get("ready"), status.get("finished") or status.get("last_seen")]
 
 
 def _is_alive(pid: int, last_seen: float) -> bool:

@@ -1,37 +1,44 @@
-"""A progress bar in the terminal that started the run, fed by the run's own metrics stream.
+"""What the terminal that started a run shows of it: a bar with a moving clock, or, in a log file, a line per step.
 
-The trainer runs in a Ray actor, whose output reaches this terminal only line by line, if at all.
+The trainer runs in a Ray actor, whose output reaches this terminal only line by line, if at all. So both follow the
+run's own files, `status.json` and the metrics stream.
 """
 
 import contextlib
+import sys
 import threading
+import time
 from collections.abc import Generator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tqdm import tqdm
 
 from verl_ext.run.metrics_stream import STEP, MetricsTail
+from verl_ext.run.pace import Record, seconds_left
+from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import StatusFile
 from verl_ext.run.trainer_metrics import validation_accuracy
 
 INTERVAL_S = 0.5
 
-# Label -> (metric, format) of what stands behind the bar.
+# Label -> (metric, format) of what is shown of a step.
 Figures = Mapping[str, tuple[str, str]]
 FIGURES: Figures = {"reward": ("critic/score/mean", ".2f")}
 
 
 @contextlib.contextmanager
-def show_progress(metrics: Path, total_steps: int | None, figures: Figures = FIGURES) -> Generator[None, None, None]:
-    """Show a bar until the block ends.
+def show_progress(
+    folder: RunFolder, total_steps: int | None, figures: Figures = FIGURES
+) -> Generator[None, None, None]:
+    """Show on stderr what the run is at, until the block ends.
 
     Args:
-        metrics: stream of the run; it need not exist yet.
+        folder: Of the run; its files need not exist yet.
         total_steps: RL steps of the whole run, if known.
-        figures: shown beside the validation accuracy, if the run has them.
+        figures: Shown beside the validation accuracy, if the run has them.
     """
     stop = threading.Event()
-    thread = threading.Thread(target=_follow, args=(metrics, total_steps, figures, stop), daemon=True)
+    thread = threading.Thread(target=_follow, args=(folder, total_steps, figures, stop), daemon=True)
     thread.start()
     try:
         yield
@@ -40,26 +47,121 @@ def show_progress(metrics: Path, total_steps: int | None, figures: Figures = FIG
         thread.join()
 
 
-def _follow(metrics: Path, total_steps: int | None, figures: Figures, stop: threading.Event) -> None:
-    tail = MetricsTail(metrics)
-    earlier = max((record[STEP] for record in tail.new_records()), default=0)
-    shown: dict[str, str] = {}
-    with tqdm(total=total_steps, initial=earlier, desc="starting Ray, FSDP and vLLM", unit="step") as bar:
-        while True:
-            stopping = stop.wait(INTERVAL_S)
-            for record in tail.new_records():
-                bar.set_description("training")
-                shown |= _texts(record, figures)
-                bar.set_postfix(shown, refresh=False)
-                bar.update(record[STEP] - bar.n)
-            if stopping:
-                return
+# ------------------------------ the words ------------------------------
 
 
-def _texts(record: dict[str, Any], figures: Figures) -> dict[str, str]:
-    accuracy = validation_accuracy(record)
+def phase(status: Mapping[str, Any]) -> str:
+    """What a run is at: "starting Ray", "validating", "step 3 of 20: updating the actor"."""
+    state, doing = status.get("state", "starting"), status.get("doing")
+    if state == "training":
+        of = f" of {status['of']}" if status.get("of") else ""
+        return f"step {status.get('step')}{of}" + (f": {doing}" if doing else "")
+    return doing or str(state)
+
+
+def clock(seconds: float) -> str:
+    """As 0:07, 12:34 or 1:02:03."""
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def texts(record: Record, figures: Figures) -> dict[str, str]:
+    """What is shown of a step, by label."""
+    accuracy = validation_accuracy(dict(record))
     shown = {} if accuracy is None else {"val acc": f"{accuracy:.3f}"}
     for label, (metric, form) in figures.items():
         if record.get(metric) is not None:
             shown[label] = format(record[metric], form)
     return shown
+
+
+def pace(records: list[Record], of: int | None) -> str:
+    """Seconds per step and the time that is left, both without start-up; empty before the first step."""
+    if not records or not isinstance(records[-1].get("timing_s/step"), (int, float)):
+        return ""
+    left = seconds_left(records, of)
+    return f"{records[-1]['timing_s/step']:.1f} s" + (f", {clock(left)} left" if left else "")
+
+
+# ------------------------------ the two forms ------------------------------
+
+
+class _View(Protocol):
+    """What follows a run."""
+
+    def phase(self, status: Mapping[str, Any]) -> None:
+        """The run is at this now; called each `INTERVAL_S`."""
+        ...
+
+    def step(self, records: list[Record], of: int | None, shown: Mapping[str, str]) -> None:
+        """The last of these is new; `of`: steps of the whole run, if known."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _Bar:
+    """On a terminal: one line, which moves."""
+
+    def __init__(self, of: int | None, earlier: int) -> None:
+        form = "{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}"
+        self._bar = tqdm(total=of, initial=earlier, bar_format=form, mininterval=0.0)
+
+    def phase(self, status: Mapping[str, Any]) -> None:
+        now = time.time()
+        self._bar.set_description_str(f"{phase(status)} {clock(now - (status.get('doing_since') or now))}")
+
+    def step(self, records: list[Record], of: int | None, shown: Mapping[str, str]) -> None:
+        self._bar.total = of
+        self._bar.set_postfix_str(_line(records, of, shown), refresh=False)
+        self._bar.update(records[-1][STEP] - self._bar.n)
+
+    def close(self) -> None:
+        self._bar.set_description_str("done" if self._bar.n == self._bar.total else "stopped")
+        self._bar.close()
+
+
+class _Lines:
+    """In a log file: a line per phase before the first step, and one per step."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def phase(self, status: Mapping[str, Any]) -> None:
+        now = phase(status)
+        if status.get("state") != "training" and now != self._said:
+            self._said = now
+            _say(now)
+
+    def step(self, records: list[Record], of: int | None, shown: Mapping[str, str]) -> None:
+        _say(f"step {records[-1][STEP]}{f' of {of}' if of else ''}: {_line(records, of, shown)}")
+
+    def close(self) -> None:
+        pass
+
+
+def _line(records: list[Record], of: int | None, shown: Mapping[str, str]) -> str:
+    return ", ".join(filter(None, [pace(records, of), *map(" ".join, shown.items())]))
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+def _follow(folder: RunFolder, of: int | None, figures: Figures, stop: threading.Event) -> None:
+    tail, status = MetricsTail(folder.metrics), StatusFile(folder.status)
+    records: list[Record] = list(tail.new_records())
+    earlier = max((record[STEP] for record in records), default=0)
+    view: _View = _Bar(of, earlier) if sys.stderr.isatty() else _Lines()
+    shown: dict[str, str] = {}
+    while True:
+        stopping, now = stop.wait(INTERVAL_S), status.read()
+        for record in tail.new_records():
+            records.append(record)
+            shown |= texts(record, figures)
+            view.step(records, of or now.get("of"), shown)
+        if stopping:
+            view.close()
+            return
+        view.phase(now)

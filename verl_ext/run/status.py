@@ -2,6 +2,7 @@
 
     state                 starting, training, validating; finished, failed or interrupted in the end
     step, of              the step under way, and how many there are to be; null before the first one
+    doing, doing_since    what it is at within that, such as "generating", and since when
     started, ready        when the command began, and when it began to validate or to train
     last_seen, finished   when the command was last alive, and when it ended; all four in seconds since 1970
     error                 why it failed
@@ -62,7 +63,12 @@ class StatusFile:
         """As `change`, by the trainer: start-up is over."""
         with contextlib.suppress(OSError), self._locked():
             found, now = self.read(), time.time()
-            self._write(found | {"state": state, "ready": found.get("ready") or now, "last_seen": now} | fields)
+            began = {"state": state, "ready": found.get("ready") or now, "last_seen": now}
+            self._write(found | began | {"doing": None, "doing_since": now} | fields)
+
+    def doing(self, what: str) -> None:
+        """As `change`: what the run is at within its state, from now on."""
+        self.change(doing=what, doing_since=time.time())
 
     def begin(self) -> None:
         """A command begins: what an earlier one left becomes a line of `earlier`."""
@@ -78,6 +84,8 @@ class StatusFile:
                     "of": before.get("of"),
                     "started": now,
                     "ready": None,
+                    "doing": None,
+                    "doing_since": now,
                     "last_seen": now,
                     "finished": None,
                     "error": None,

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from verl_ext.run.pace import wall_clock
 from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import StatusFile
 
 Phases = Mapping[str, tuple[str, ...]]
 
@@ -53,12 +55,18 @@ def format_summary(summary: dict[str, Any], folder: RunFolder, phases: Phases = 
     ]
     if summary.get("rollouts_avoided"):
         rows.append(
-            ("rollouts avoided", f"{summary['rollouts_avoided']:,}  (on prompts whose screening was not mixed)")
+            (
+                "rollouts avoided",
+                f"{summary['rollouts_avoided']:,}  (estimate: the rest for prompts whose screening was not mixed)",
+            )
         )
     total = summary["seconds"]
     shares = {phase: 100 * s / total for phase, s in seconds_by_phase(summary, phases).items() if s}
     listed = ", ".join(f"{phase} {share:.0f} %" for phase, share in shares.items())
-    rows += [("training time", f"{total:.0f} s: {listed}"), ("run folder", str(folder.path))]
+    rows.append(("training time", f"{total:.0f} s: {listed}"))
+    if (seconds := wall_clock(StatusFile(folder.status).read())) is not None:
+        rows.append(("wall-clock", f"{seconds[0]:.0f} s, {seconds[1]:.0f} s of it before the first validation or step"))
+    rows += [("run folder", str(folder.path)), ("its page", f"python -m verl_ext.report run {folder.path}")]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
 

@@ -35,8 +35,12 @@ class RecordedTrainer(PPOTrainer):
         self.val_accuracy_before: float | None = None
         self.val_accuracy: float | None = None
 
+    def init(self) -> None:
+        self.status.doing("starting workers and engines")
+        super().init()
+
     def on_step_begin(self) -> None:
-        self.status.at_work("training", step=self.global_steps, of=self.total_training_steps)
+        self.status.at_work("training", step=self.global_steps, of=self.total_training_steps, doing="generating")
         super().on_step_begin()
         self._step_began = time.perf_counter()
 
@@ -60,6 +64,22 @@ class RecordedTrainer(PPOTrainer):
     def num_validation_prompts(self) -> int | None:
         """How many prompts `validation_metrics` is of; None: it is of something else."""
         return len(self.val_dataset)
+
+    def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        self.status.doing("computing log-probs")
+        return super()._compute_old_log_prob(batch, metrics=metrics)
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        self.status.doing("updating the actor")
+        return super()._update_actor(batch, metrics=metrics)
+
+    def _save_checkpoint(self) -> None:
+        self.status.doing("writing a checkpoint")
+        super()._save_checkpoint()
+
+    def on_step_end(self) -> None:
+        self.status.doing("sending the weights")
+        super().on_step_end()
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
