@@ -1,0 +1,83 @@
+"""float32 weights in bfloat16, so that updates far below its resolution still move what is served. Pure torch.
+
+A published checkpoint is in bfloat16: every weight is in the middle of the cell of numbers that round to it. Rounded to
+nearest, an update changes nothing until it has added up to half a cell, 0.2 to 0.4 % of the weight. Here a weight goes up
+where its place in the cell, from 0 to 1, passes a threshold:
+
+    served = lower + (upper - lower) * [place + threshold >= 1],        threshold uniform on [0, 1)
+
+so over thresholds the mean of what is served is the weight, and of what an update changes the update. A weight that
+bfloat16 has is served as it is.
+
+Each weight keeps one threshold for good: a hash of its tensor's name and of its index in the whole tensor. All ranks and
+replicas, any sharding, a resumed run and any device serve the same bits, nothing is stored, and between two updates the
+only noise is that of the weights in between that change cells, while new thresholds would move weights that no update has
+touched (docs/benchmarks.md).
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+import torch
+
+# Elements of one pass: temporaries of 4 bytes each.
+_CHUNK = 1 << 22
+_BITS_DROPPED = 16
+
+
+def rounded(weights: Iterable[tuple[str, torch.Tensor]], seed: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+    """Whole tensors by name as they are served: float32 through `round_to_bfloat16`, others as they are.
+
+    One tensor is held at a time.
+    """
+    for name, weight in weights:
+        yield name, round_to_bfloat16(weight, name, seed) if weight.dtype == torch.float32 else weight
+
+
+def round_to_bfloat16(values: torch.Tensor, name: str, seed: int = 0) -> torch.Tensor:
+    """`values` in bfloat16, rounded by the thresholds of the tensor `name`.
+
+    Args:
+        values: float32, any shape, on any device, whole: of a shard the indices would be others. It is not changed.
+        name: Of the tensor.
+        seed: Another seed has other thresholds.
+
+    Returns:
+        Of the same shape and device. Infinities and NaN stay; beyond the largest number of bfloat16 are infinities.
+
+    Raises:
+        TypeError: `values` is not float32.
+    """
+    if values.dtype != torch.float32:
+        raise TypeError(f"expected float32 values of {name} to round, got {values.dtype}")
+    flat = values.detach().reshape(-1)
+    result = torch.empty(flat.shape, dtype=torch.bfloat16, device=flat.device)
+    stride, offset = _keys(name, seed)
+    for start in range(0, flat.numel(), _CHUNK):
+        part = flat[start : start + _CHUNK]
+        indices = torch.arange(start, start + part.numel(), dtype=torch.int64, device=flat.device).to(torch.int32)
+        # The dropped bits are the place in the cell: where place and threshold carry, the number goes to the next.
+        bits = part.view(torch.int32) + _hashed(indices.mul_(stride).add_(offset))
+        bits &= -(1 << _BITS_DROPPED)
+        near = part.to(torch.bfloat16)
+        result[start : start + _CHUNK] = torch.where(part.isfinite(), bits.view(torch.float32).to(torch.bfloat16), near)
+    return result.view(values.shape)
+
+
+def _keys(name: str, seed: int) -> tuple[int, int]:
+    """Of a tensor: an odd stride and an offset of int32, which make its counters others than those of other tensors."""
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return int.from_bytes(digest[:4], "big", signed=True) | 1, int.from_bytes(digest[4:8], "big", signed=True)
+
+
+def _hashed(state: torch.Tensor) -> torch.Tensor:
+    """The upper half of a hash of int32 counters, 0 to 65,535; `state` is changed.
+
+    Wellons' lowbias32 (https://nullprogram.com/blog/2018/07/31/), without its last step, which changes the lower half
+    alone. int32 wraps around, and its shifts copy the sign, which the masks take off.
+    """
+    state ^= (state >> 16) & 0xFFFF
+    state *= 0x7FEB352D
+    state ^= (state >> 15) & 0x1FFFF
+    state *= 0x846CA68B - (1 << 32)
+    return (state >> _BITS_DROPPED) & 0xFFFF
