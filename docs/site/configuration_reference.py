@@ -23,6 +23,7 @@ FILES = {
     "recipe/tracin.yaml": "TracIn: the trainer",
     "signal/base.yaml": "Every recipe",
     "signal/guards.yaml": "Every recipe: what watches the engines",
+    "signal/serving.yaml": "Every recipe: what weights the engines serve",
     "cpu/ray.yaml": "+backend=cpu: Ray and processes",
     "cpu/actor.yaml": "+backend=cpu: actor, critic and reference",
     "cpu/rollout.yaml": "+backend=cpu: vLLM",

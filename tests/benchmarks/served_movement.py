@@ -1,6 +1,6 @@
 """How much of an update arrives where bfloat16 serves: ways to round float32 weights, by the size of the update.
 
-    python tests/benchmarks/served_movement.py            # outputs/models/arithmetic_base; under a minute
+    python tests/benchmarks/served_movement.py            # outputs/models/arithmetic_base; about a minute
     python tests/benchmarks/served_movement.py --cost     # time per gigabyte of float32 instead, on --device
 
 The model is rounded to bfloat16 first, as a published checkpoint is. An update adds a multiple of the gradient of the
@@ -8,20 +8,20 @@ log-probs of four tokens in four states, of a norm relative to that of all weigh
 log-probs under the float32 weights, served the change under the rounded ones; all arithmetic is float32. Eight sets of
 states, each with thresholds of its own: the mean of served / intended and its standard deviation over the sets.
 
-PREDICTION, written before this ran. After one update, at relative steps of 1e-6, 1e-5, 1.6e-5 and 1e-4: nearest 1, 6, 11
-and 48 % (an earlier measurement with one token); error feedback the same, as the first residual is what nearest loses.
-Stochastic rounding 100 % on average whatever its thresholds, with a standard deviation of sqrt(1 / (256 * step * N)), N
-the number of weights that matter, at most the model's 158,000: 16, 5, 4 and 2 % at least, twice that likely. After 16
-updates error feedback is still below half at 1e-6, and 80 to 120 % at 1e-5, jumping from update to update. From weights
-that are anywhere in their cells, the 17th update alone: kept thresholds as good as at first, new ones five times noisier
-or more at 1e-6 because every rounding is drawn again. The served probabilities differ from those of the weights rounded
-to nearest, with which verl's actor computes in bfloat16, by about 1e-3.
+PREDICTION, written before this ran. After one update, at relative steps of 1e-6, 1e-5, 1.6e-5 and 1e-4: nearest 1, 6,
+11 and 48 % (an earlier measurement with one token); error feedback the same, as the first residual is what nearest
+loses. Stochastic rounding 100 % on average whatever its thresholds, with a standard deviation of
+sqrt(1 / (256 * step * N)), N the number of weights that matter, at most the model's 158,000: 16, 5, 4 and 2 % at least,
+twice that likely. After 16 updates error feedback is still below half at 1e-6, and 80 to 120 % at 1e-5, jumping from
+update to update. From weights that are anywhere in their cells, the last update alone: kept thresholds as good as at
+first, new ones five times noisier or more at 1e-6 because every rounding is drawn again. The served probabilities
+differ from those of the weights rounded to nearest, with which verl's actor computes in bfloat16, by about 1e-3.
 """
 
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -136,9 +136,9 @@ class Lab:
         return {name: weights[name] + scale * gradient for name, gradient in zip(leaves, gradients, strict=True)}
 
 
-def norm(tensors: object) -> float:
+def norm(tensors: Iterable[torch.Tensor]) -> float:
     """Of all tensors together."""
-    return float(torch.stack([tensor.double().square().sum() for tensor in tensors]).sum().sqrt())  # type: ignore[attr-defined]
+    return float(torch.stack([tensor.double().square().sum() for tensor in tensors]).sum().sqrt())
 
 
 def movement(lab: Lab, step: float, seed: int, from_first: bool = True) -> dict[str, dict[int, float]]:
@@ -185,8 +185,8 @@ def differences(lab: Lab, step: float, updates: int, seed: int) -> dict[str, flo
         ways = {"nearest": nearest(0, weights), "stochastic": with_thresholds(weights, seed)}
         probs = {name: lab.log_probs(each, seen).exp().gather(1, chosen) for name, each in ways.items()}
         truth = exact.gather(1, chosen)
-    found = {f"{name} against float32": float((value - truth).abs().mean()) for name, value in probs.items()}
-    return {**found, "stochastic against nearest": float((probs["stochastic"] - probs["nearest"]).abs().mean())}
+    found = {f"{name}, float32": float((value - truth).abs().mean()) for name, value in probs.items()}
+    return {**found, "stochastic, nearest": float((probs["stochastic"] - probs["nearest"]).abs().mean())}
 
 
 def print_movement(title: str, lab: Lab, from_first: bool) -> None:
@@ -205,7 +205,7 @@ def print_movement(title: str, lab: Lab, from_first: bool) -> None:
 
 
 def print_differences(lab: Lab, title: str) -> None:
-    print(f"\n{title}\n\n| step | updates | nearest against float32 | stochastic against float32 | stochastic against nearest |")
+    print(f"\n{title}\n\n| step | updates | nearest, float32 | stochastic, float32 | stochastic, nearest |")
     print("|---|---|---|---|---|")
     for step in STEPS:
         for updates in (1, 16):

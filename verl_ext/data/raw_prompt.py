@@ -19,6 +19,7 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from verl_ext.core.errors import ConfigError
+from verl_ext.core.worker_modules import add_worker_module
 
 TRUNCATIONS = ("error", "left", "right", "middle")
 
@@ -64,7 +65,7 @@ def _apply_truncation(config: DictConfig) -> None:
         raise ConfigError(f"data.truncation must be one of {', '.join(TRUNCATIONS)}, got {truncation!r}.")
     if truncation not in ("right", "middle"):
         return  # verl cuts on the left; `error` is for the check of the data before the run
-    agent, model = config.actor_rollout_ref.rollout.agent, config.actor_rollout_ref.model
+    agent = config.actor_rollout_ref.rollout.agent
     if agent.default_agent_loop == _TRUNCATING_AGENT:
         return
     if agent.default_agent_loop != _SINGLE_TURN:
@@ -73,11 +74,9 @@ def _apply_truncation(config: DictConfig) -> None:
             f"got {agent.default_agent_loop}, and verl's other agent loops only cut on the left. Use "
             "data.truncation=left, or data.filter_overlong_prompts=true."
         )
-    libraries = model.get("external_lib") or []
     with open_dict(config):
         agent.default_agent_loop = _TRUNCATING_AGENT
-        # verl imports these in every worker, and the import registers the agent loop.
-        model.external_lib = [*([libraries] if isinstance(libraries, str) else libraries), _TRUNCATING_MODULE]
+    add_worker_module(config, _TRUNCATING_MODULE)  # the import registers the agent loop
 
 
 def load_tokenizer(config: DictConfig) -> Any:

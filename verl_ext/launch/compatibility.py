@@ -126,6 +126,13 @@ def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
     return bool(value) and config.data.train_batch_size % value != 0
 
 
+def _when_stochastic(key: str, is_in_the_way: Callable[[Any], bool]) -> Callable[[Any, DictConfig], bool]:
+    """Weights are to be rounded stochastically, and the value of another option leaves nothing to round."""
+    return lambda value, config: (
+        value == "stochastic" and is_in_the_way(OmegaConf.select(config, f"actor_rollout_ref.{key}"))
+    )
+
+
 _WITHOUT_ADAPTER = (
     "verl sends engines on other devices the base weights without the adapter. Set "
     "actor_rollout_ref.model.lora.merge=true"
@@ -133,6 +140,49 @@ _WITHOUT_ADAPTER = (
 _NEVER_FINISHED = (
     "verl starts to save in the background, and nothing in it ever asks whether that has ended, nor writes what makes "
     "the checkpoint whole. Set checkpoint.async_save=false"
+)
+
+_ROUNDING = "serving.rounding"
+
+_NO_ROUNDING = (
+    Unsupported(
+        _ROUNDING,
+        _when_stochastic("rollout.dtype", lambda dtype: dtype not in ("bfloat16", "bf16")),
+        "weights are rounded to bfloat16, in which this engine does not serve. Set serving.rounding=nearest, or "
+        "actor_rollout_ref.rollout.dtype=bfloat16",
+    ),
+    Unsupported(
+        _ROUNDING,
+        lambda value, config: value == "stochastic" and config.model_engine != "dp",
+        "weights are rounded where FSDP hands them over. Set serving.rounding=nearest, or model_engine=dp",
+    ),
+    Unsupported(
+        _ROUNDING,
+        _when_stochastic("actor.fsdp_config.model_dtype", lambda dtype: dtype not in (None, "fp32", "float32")),
+        "the actor keeps no float32 weights that could be rounded. Set serving.rounding=nearest, or "
+        "actor_rollout_ref.actor.fsdp_config.model_dtype=fp32",
+    ),
+    Unsupported(
+        _ROUNDING,
+        lambda value, config: any(
+            _when_stochastic(f"model.{key}", bool)(value, config) for key in ("lora_rank", "lora_adapter_path")
+        ),
+        "LoRA adapters are served beside weights that do not change, or merged and rounded to nearest by verl itself. "
+        "Set serving.rounding=nearest, and where small updates count leave actor_rollout_ref.model.lora.merge=false",
+    ),
+    Unsupported(
+        _ROUNDING,
+        _when_stochastic("rollout.checkpoint_engine.backend", lambda backend: backend == "delta_sharded"),
+        "the checkpoint engine delta_sharded rounds to nearest itself. Set serving.rounding=nearest, or "
+        "checkpoint_engine.backend=nccl",
+    ),
+    Unsupported(
+        _ROUNDING,
+        lambda value, config: any(
+            _when_stochastic(key, bool)(value, config) for key in ("rollout.quantization", "actor.qat.enable")
+        ),
+        "an engine that quantizes its weights rounds them to nearest once more. Set serving.rounding=nearest",
+    ),
 )
 
 SHARED = (
@@ -258,6 +308,7 @@ SHARED = (
         "engine guard would end the run. Set rollout.top_k=-1 (val_kwargs.top_k is free), or "
         "engine_guard.max_probs_diff=null to go without the guard",
     ),
+    *_NO_ROUNDING,
 )
 
 

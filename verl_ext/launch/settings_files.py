@@ -11,7 +11,7 @@ from pathlib import Path
 
 from verl_ext.core.settings_file import SettingsFile
 from verl_ext.run import rollout_texts
-from verl_ext.serving import settings as guards
+from verl_ext.serving import settings as serving
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +20,8 @@ def settings_files() -> list[SettingsFile]:
     """Those of all recipes, and what a recipe's `settings.py` names `FILE`, if it does."""
     names = sorted(path.parent.name for path in ROOT.glob("recipe/*/settings.py"))
     modules = [importlib.import_module(f"recipe.{name}.settings") for name in names]
-    return [guards.FILE, rollout_texts.FILE, *(module.FILE for module in modules if hasattr(module, "FILE"))]
+    shared = [serving.FILE, serving.SERVING_FILE, rollout_texts.FILE]
+    return [*shared, *(module.FILE for module in modules if hasattr(module, "FILE"))]
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from verl_ext.run.rollout_texts import read_rollout_texts
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import kept_status
 from verl_ext.run.summary import print_summary
-from verl_ext.serving.settings import read_guards
+from verl_ext.serving.settings import apply_serving, read_guards
 
 
 def start(config: DictConfig, recipe: Recipe) -> None:
@@ -46,6 +46,7 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     versions |= check_engine(config.actor_rollout_ref.rollout.name)
     versions |= check_model_engine(config.model_engine, has_vanilla_bridge=has_vanilla_bridge(config))
     read_guards(config)
+    apply_serving(config)
     read_rollout_texts(config)
     if recipe.scores_rollouts:
         launch.choose_reward(config)

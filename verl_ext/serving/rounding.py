@@ -1,18 +1,18 @@
 """float32 weights in bfloat16, so that updates far below its resolution still move what is served. Pure torch.
 
-A published checkpoint is in bfloat16: every weight is in the middle of the cell of numbers that round to it. Rounded to
-nearest, an update changes nothing until it has added up to half a cell, 0.2 to 0.4 % of the weight. Here a weight goes up
-where its place in the cell, from 0 to 1, passes a threshold:
+A published checkpoint is in bfloat16: rounded to nearest, a weight of it is served as before until updates have added
+up to half a step of bfloat16, 0.2 to 0.4 % of the weight. Here a weight between two numbers of bfloat16 goes to the one
+that is larger in magnitude where its place between them, from 0 to 1, passes a threshold:
 
     served = lower + (upper - lower) * [place + threshold >= 1],        threshold uniform on [0, 1)
 
-so over thresholds the mean of what is served is the weight, and of what an update changes the update. A weight that
-bfloat16 has is served as it is.
+so over thresholds the mean of what is served is the weight, and the mean of what an update changes is the update. A
+weight that bfloat16 has is served as it is.
 
-Each weight keeps one threshold for good: a hash of its tensor's name and of its index in the whole tensor. All ranks and
-replicas, any sharding, a resumed run and any device serve the same bits, nothing is stored, and between two updates the
-only noise is that of the weights in between that change cells, while new thresholds would move weights that no update has
-touched (docs/benchmarks.md).
+Each weight keeps one threshold for good: a hash of its tensor's name and of its index in the whole tensor. All ranks
+and replicas, any sharding, a resumed run and any device serve the same bits, and nothing is stored. Between two updates
+only weights that pass their threshold change, while new thresholds would also move weights that no update has touched
+(docs/benchmarks.md).
 """
 
 import hashlib

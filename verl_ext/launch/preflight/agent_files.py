@@ -11,6 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from verl_ext.core.worker_modules import worker_modules
+
 _ROLLOUT = "actor_rollout_ref.rollout"
 MULTI_TURN = f"{_ROLLOUT}.multi_turn"
 TOOL_FILE = f"{MULTI_TURN}.tool_config_path"
@@ -51,10 +53,9 @@ class AgentFiles:
 
 def read_agent_files(config: DictConfig) -> AgentFiles:
     """Read what a run's configuration names; a second call with the same names answers from memory."""
-    agent, libraries = config.actor_rollout_ref.rollout.agent, config.actor_rollout_ref.model.get("external_lib") or []
-    libraries = [libraries] if isinstance(libraries, str) else list(libraries)
+    agent = config.actor_rollout_ref.rollout.agent
     paths = (OmegaConf.select(config, key) for key in (LOOP_FILE, TOOL_FILE, FUNCTION_TOOLS))
-    return _read(agent.get("agent_loop_manager_class"), tuple(libraries), *paths)
+    return _read(agent.get("agent_loop_manager_class"), tuple(worker_modules(config)), *paths)
 
 
 @functools.cache

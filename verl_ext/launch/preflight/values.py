@@ -10,6 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_ext.core.worker_modules import worker_modules
 from verl_ext.launch.model_backend import layout, layout_problems
 
 _ABSENT = object()
@@ -157,9 +158,8 @@ def _batch(config: DictConfig) -> Iterator[str]:
 
 def _names(config: DictConfig) -> Iterator[str]:
     """Names in verl's registries, which it looks up at the first step."""
-    libraries = config.actor_rollout_ref.model.get("external_lib") or []
     # Modules of the user's may register more, where verl imports them: in the workers.
-    if any(not name.startswith("verl_ext.") for name in ([libraries] if isinstance(libraries, str) else libraries)):
+    if any(not name.startswith("verl_ext.") for name in worker_modules(config)):
         return
     if config.algorithm.adv_estimator == "gae" and config.critic.enable is False:
         yield (
