@@ -179,7 +179,8 @@ _NO_ROUNDING = (
     Unsupported(
         _ROUNDING,
         lambda value, config: any(
-            _when_stochastic(key, bool)(value, config) for key in ("rollout.quantization", "actor.qat.enable")
+            _when_stochastic(key, bool)(value, config)
+            for key in ("rollout.quantization", "actor.qat.enable", "actor.fsdp_config.qat.enable")
         ),
         "an engine that quantizes its weights rounds them to nearest once more. Set serving.rounding=nearest",
     ),

@@ -31,7 +31,7 @@ def round_what_is_sent() -> None:
         return rounded(weights), peft_config
 
     get_per_tensor_param._is_rounded = True  # type: ignore[attr-defined]
-    FSDPEngine.get_per_tensor_param = get_per_tensor_param
+    FSDPEngine.get_per_tensor_param = get_per_tensor_param  # type: ignore[method-assign]
 
 
 round_what_is_sent()
