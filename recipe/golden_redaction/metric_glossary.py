@@ -67,7 +67,8 @@ METRICS: Glossary = {
     "golden/tensors/update_to_weight/{kind}": ("ratio", "norm of a tensor's change / norm of its values"),
     "golden/tensors/changed_share/{kind}": (
         "fraction",
-        "values that are another number in the serving dtype; below 1, part of the update is lost by rounding",
+        "values that are another number in the serving dtype, or in float32 with serving.rounding=stochastic; below 1, "
+        "part of the update is lost by rounding",
     ),
     "engine_guard/probs_diff_mean/{when}": ("probability", "mean of |p_engine - p_actor| over the step's tokens"),
     "engine_guard/probs_diff_max/{when}": ("probability", "the largest of them"),

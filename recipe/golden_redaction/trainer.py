@@ -39,7 +39,7 @@ from verl_ext.run.metrics_stream import STEP
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
 from verl_ext.serving.engines import ServingEngines
-from verl_ext.serving.settings import read_guards
+from verl_ext.serving.settings import read_guards, read_serving
 from verl_ext.trainer.parts import Observer
 from verl_ext.trainer.trainer import SignalTrainer
 
@@ -193,7 +193,7 @@ class GoldenTrainer(SignalTrainer):
             return
         every = self.golden.tensor_statistics_every
         is_due = every > 0 and self._num_updates // every != (self._num_updates + len(batches)) // every
-        dtype = PrecisionType.to_dtype(self.config.actor_rollout_ref.rollout.dtype) if is_due else None
+        dtype = self._resolution() if is_due else None
         ranks: list[list[RankUpdate]] = self.actor_rollout_wg.train_states(batches, dtype, self.golden.targets)
         self._num_updates += len(batches)
         metrics["golden/loss"] = sum(update.loss for rank in ranks for update in rank) / len(batches)
@@ -204,6 +204,12 @@ class GoldenTrainer(SignalTrainer):
         if statistics:
             metrics.update(statistics_metrics(statistics))
             self.tensors.append([{"step": self.global_steps, "tensors": statistics}])
+
+    def _resolution(self) -> torch.dtype:
+        """Of what is served: a smaller change is lost. Stochastic rounding loses no change of a master weight."""
+        if read_serving(self.config).rounding == "stochastic":
+            return torch.float32
+        return PrecisionType.to_dtype(self.config.actor_rollout_ref.rollout.dtype)
 
     # ------------------------------ log-probs ------------------------------
 

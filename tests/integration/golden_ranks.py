@@ -233,6 +233,16 @@ def update_in(precision: Precision, folder: Path, rows: list[dict[str, Any]]) ->
     }
 
 
+def serve(folder: Path, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """What goes to the engines with `serving.rounding=stochastic`: the import is what verl does in a worker."""
+    import verl_ext.serving.rounded_weights  # noqa: F401
+
+    worker = build_worker(folder, Precision("", "fp32", "bf16", None, 1e-3))
+    sent, peft_config = worker.engine.get_per_tensor_param(layered_summon=False, base_sync_done=True)
+    assert peft_config is None
+    return {name: weight.clone() for name, weight in sent}
+
+
 def refuse(folder: Path, rows: list[dict[str, Any]]) -> str:
     """What a model without attention says."""
     worker = build_worker(folder, PRECISIONS[0])
@@ -258,6 +268,7 @@ def in_process(rank: int, world: int, folder: Path) -> None:
         "past targets": update_past_targets,
         "approach": approach,
         "refusal": refuse,
+        "served": serve,
     }
     found = {name: check(folder, rows) for name, check in checks.items()}
     for precision in PRECISIONS:

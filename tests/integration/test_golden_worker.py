@@ -29,6 +29,7 @@ from worlds import Found, each_world
 
 from recipe.golden_redaction.loss.forward import plan_micro_batches
 from recipe.golden_redaction.method.movement import movement
+from verl_ext.serving.rounding import round_to_bfloat16
 
 WORLDS = each_world((1, 2))
 NUM_STATES = 9
@@ -315,6 +316,16 @@ def test_log_probs_move_the_intended_way(found, rows, precision, world):
     assert result["loss"] == pytest.approx(loss, rel=1e-3)
     assert min(moved) > 0.01
     assert max(result["changed"]) > 0.01
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_engine_serves_the_same_rounded_weights_from_any_number_of_ranks(found, folder, world):
+    served = found[world]["served"]
+    exact = oracle.load_model(folder, FULL, torch.float32).state_dict()
+    assert served.keys() == exact.keys()
+    for name, weight in exact.items():
+        assert torch.equal(served[name], round_to_bfloat16(weight, name)), name
+    assert any(not torch.equal(served[name], weight.bfloat16()) for name, weight in exact.items())
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 import torch
 
 # Elements of one pass: temporaries of 4 bytes each.
-_CHUNK = 1 << 22
+_CHUNK = 1 << 20
 _BITS_DROPPED = 16
 
 
@@ -53,14 +53,14 @@ def round_to_bfloat16(values: torch.Tensor, name: str, seed: int = 0) -> torch.T
     flat = values.detach().reshape(-1)
     result = torch.empty(flat.shape, dtype=torch.bfloat16, device=flat.device)
     stride, offset = _keys(name, seed)
+    counters = torch.arange(min(_CHUNK, flat.numel()), dtype=torch.int32, device=flat.device).mul_(stride)
     for start in range(0, flat.numel(), _CHUNK):
         part = flat[start : start + _CHUNK]
-        indices = torch.arange(start, start + part.numel(), dtype=torch.int64, device=flat.device).to(torch.int32)
-        # The dropped bits are the place in the cell: where place and threshold carry, the number goes to the next.
-        bits = part.view(torch.int32) + _hashed(indices.mul_(stride).add_(offset))
-        bits &= -(1 << _BITS_DROPPED)
-        near = part.to(torch.bfloat16)
-        result[start : start + _CHUNK] = torch.where(part.isfinite(), bits.view(torch.float32).to(torch.bfloat16), near)
+        # The dropped bits are the place between the neighbours: place and threshold together carry, or do not.
+        bits = _hashed(counters[: part.numel()] + _as_int32(offset + start * stride)).add_(part.view(torch.int32))
+        found = bits.bitwise_and_(-(1 << _BITS_DROPPED)).view(torch.float32)
+        # Infinities and NaN are those with all bits of the exponent, which a carry would change.
+        result[start : start + _CHUNK] = torch.where(part.isfinite(), found, part)
     return result.view(values.shape)
 
 
@@ -70,14 +70,19 @@ def _keys(name: str, seed: int) -> tuple[int, int]:
     return int.from_bytes(digest[:4], "big", signed=True) | 1, int.from_bytes(digest[4:8], "big", signed=True)
 
 
+def _as_int32(number: int) -> int:
+    """As 32 bits hold it."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 def _hashed(state: torch.Tensor) -> torch.Tensor:
     """The upper half of a hash of int32 counters, 0 to 65,535; `state` is changed.
 
     Wellons' lowbias32 (https://nullprogram.com/blog/2018/07/31/), without its last step, which changes the lower half
     alone. int32 wraps around, and its shifts copy the sign, which the masks take off.
     """
-    state ^= (state >> 16) & 0xFFFF
+    state ^= (state >> 16).bitwise_and_(0xFFFF)
     state *= 0x7FEB352D
-    state ^= (state >> 15) & 0x1FFFF
-    state *= 0x846CA68B - (1 << 32)
-    return (state >> _BITS_DROPPED) & 0xFFFF
+    state ^= (state >> 15).bitwise_and_(0x1FFFF)
+    state *= _as_int32(0x846CA68B)
+    return (state >> _BITS_DROPPED).bitwise_and_(0xFFFF)

@@ -33,7 +33,7 @@ RULES = (
         "golden/tensors/changed_share/mean",
         lambda value: value < 0.5,
         "only {worst:.0%} of the values became another number in the serving dtype ({count} of {of} measured updates)",
-        "serve in a wider dtype, keep float32 master weights, or raise the learning rate",
+        "keep float32 master weights and set serving.rounding=stochastic, serve in float32, or raise the learning rate",
         worst=min,
     ),
 )
