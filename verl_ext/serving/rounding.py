@@ -25,13 +25,13 @@ _CHUNK = 1 << 20
 _BITS_DROPPED = 16
 
 
-def rounded(weights: Iterable[tuple[str, torch.Tensor]], seed: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+def rounded(weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
     """Whole tensors by name as they are served: float32 through `round_to_bfloat16`, others as they are.
 
     One tensor is held at a time.
     """
     for name, weight in weights:
-        yield name, round_to_bfloat16(weight, name, seed) if weight.dtype == torch.float32 else weight
+        yield name, round_to_bfloat16(weight, name) if weight.dtype == torch.float32 else weight
 
 
 def round_to_bfloat16(values: torch.Tensor, name: str, seed: int = 0) -> torch.Tensor:
