@@ -64,6 +64,8 @@ def check_names(config: DictConfig) -> None:
     # With verl's own command the recipe's file comes as an override. The engine decides which options there are.
     bases = [each for each in hydra.overrides.task if each.lstrip("+").startswith(("recipe=", "model_engine="))]
     loader, name = GlobalHydra.instance().config_loader(), hydra.job.config_name
+    if config.trainer.device == "cpu" and config.model_engine != "dp":
+        return  # the CPU backend's own options are FSDP's, and the engine is refused in one sentence after this
     problems = unknown_options(config, loader.load_configuration(name, bases, RunMode.RUN))
     if problems and config.model_engine != "dp":
         of_fsdp = loader.load_configuration(name, [*bases, "model_engine=dp"], RunMode.RUN)
