@@ -123,3 +123,19 @@ def test_the_last_step_is_shown_and_an_error_is_passed_on(folder: RunFolder, mon
     with pytest.raises(KeyboardInterrupt):
         is_interrupted()
     assert "step 2 of 2: 4.0 s" in screen.getvalue()
+
+
+def test_after_a_resume_only_steps_that_are_made_again_are_told(folder: RunFolder, monkeypatch: pytest.MonkeyPatch):
+    screen, metrics = Screen(is_terminal=False), MetricsStream(folder.metrics)
+    for step in (1, 2, 3):
+        metrics.append({"training/global_step": step, "timing_s/step": 4.0})
+    monkeypatch.setattr(sys, "stderr", screen)
+    with show_progress(folder, 4):
+        assert screen.waits_for("starting")
+        metrics.resume_after(2)
+        time.sleep(10 * progress.INTERVAL_S)  # as between the start of training and the end of its first step
+        for step in (3, 4):
+            metrics.append({"training/global_step": step, "timing_s/step": 6.0})
+            assert screen.waits_for(f"step {step} of 4: ")
+    told = [STAMP.sub("", line) for line in screen.getvalue().splitlines() if "step " in line]
+    assert told == ["step 3 of 4: 6.0 s, 0:04 left", "step 4 of 4: 6.0 s"]

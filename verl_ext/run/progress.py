@@ -8,7 +8,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Protocol
 
 from tqdm import tqdm
@@ -76,7 +76,7 @@ def texts(record: Record, figures: Figures) -> dict[str, str]:
     return shown
 
 
-def pace(records: list[Record], of: int | None) -> str:
+def pace(records: Sequence[Record], of: int | None) -> str:
     """Seconds per step and the time that is left, both without start-up; empty before the first step."""
     if not records or not isinstance(records[-1].get("timing_s/step"), (int, float)):
         return ""
@@ -94,7 +94,7 @@ class _View(Protocol):
         """The run is at this now; called each `INTERVAL_S`."""
         ...
 
-    def step(self, records: list[Record], of: int | None, shown: Mapping[str, str]) -> None:
+    def step(self, records: Sequence[Record], of: int | None, shown: Mapping[str, str]) -> None:
         """The last of these is new; `of`: steps of the whole run, if known."""
         ...
 
@@ -112,7 +112,7 @@ class _Bar:
         now = time.time()
         self._bar.set_description_str(f"{phase(status)} {clock(now - (status.get('doing_since') or now))}")
 
-    def step(self, records: list[Record], of: int | None, shown: Mapping[str, str]) -> None:
+    def step(self, records: Sequence[Record], of: int | None, shown: Mapping[str, str]) -> None:
         self._bar.total = of
         self._bar.set_postfix_str(_line(records, of, shown), refresh=False)
         self._bar.update(records[-1][STEP] - self._bar.n)
@@ -134,14 +134,14 @@ class _Lines:
             self._said = now
             _say(now)
 
-    def step(self, records: list[Record], of: int | None, shown: Mapping[str, str]) -> None:
+    def step(self, records: Sequence[Record], of: int | None, shown: Mapping[str, str]) -> None:
         _say(f"step {records[-1][STEP]}{f' of {of}' if of else ''}: {_line(records, of, shown)}")
 
     def close(self) -> None:
         pass
 
 
-def _line(records: list[Record], of: int | None, shown: Mapping[str, str]) -> str:
+def _line(records: Sequence[Record], of: int | None, shown: Mapping[str, str]) -> str:
     return ", ".join(filter(None, [pace(records, of), *map(" ".join, shown.items())]))
 
 
@@ -151,16 +151,18 @@ def _say(text: str) -> None:
 
 def _follow(folder: RunFolder, of: int | None, figures: Figures, stop: threading.Event) -> None:
     tail, status = MetricsTail(folder.metrics), StatusFile(folder.status)
-    records: list[Record] = list(tail.new_records())
-    earlier = max((record[STEP] for record in records), default=0)
-    view: _View = _Bar(of, earlier) if sys.stderr.isatty() else _Lines()
+    known: dict[int, Record] = {record[STEP]: record for record in tail.new_records()}
+    view: _View = _Bar(of, max(known, default=0)) if sys.stderr.isatty() else _Lines()
     shown: dict[str, str] = {}
     while True:
         stopping, now = stop.wait(INTERVAL_S), status.read()
         for record in tail.new_records():
-            records.append(record)
+            step = record[STEP]
+            if known.get(step) == record:
+                continue  # read again: a resume has cut the stream back
+            known = {number: of_step for number, of_step in known.items() if number < step} | {step: record}
             shown |= texts(record, figures)
-            view.step(records, of or now.get("of"), shown)
+            view.step(list(known.values()), of or now.get("of"), shown)
         if stopping:
             view.close()
             return
