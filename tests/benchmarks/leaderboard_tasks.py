@@ -128,7 +128,7 @@ def train(settings: LabModelSettings, *, report_every: int = 100) -> list[Saveab
             num_tokens += tokens
         return total / num_tokens
 
-    fit(model, loss_of_next_batch, settings.optimization, report_every=report_every)
+    fit(model, loss_of_next_batch, settings.optimization, name="base model", report_every=report_every)
     return [model.eval(), tokenizer]
 
 

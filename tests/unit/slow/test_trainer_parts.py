@@ -1,6 +1,7 @@
 """A step made of parts: verl's own sequence with ours in it, in this order, whatever the parts are."""
 
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from verl_ext.core.errors import ConfigError
 from verl_ext.run.run_totals import RunTotals
+from verl_ext.run.status import StatusFile
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
 from verl_ext.trainer import loading, trainer
@@ -95,7 +97,7 @@ class Look(Recorder, Observer):
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Any:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A trainer whose calls to verl and to the data plane are only written down."""
     host = object.__new__(SignalTrainer.in_mode("sync"))
     host.calls = []
@@ -108,7 +110,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Any:
         }
     )
     host.global_steps, host.timing_raw, host.totals, host._served_metrics = 1, {}, RunTotals(), {}
-    host._version_sent = 0
+    host._version_sent, host.status = 0, StatusFile(tmp_path / "status.json")
     host.use_reference_policy = host.use_critic = True
     host.parameter_sync_step, host.val_accuracy_before, host._step_began = 1, None, time.perf_counter()
     host.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
@@ -164,6 +166,7 @@ def test_the_parts_have_their_say_within_verls_own_step(host: Any):
     assert batch.keys == ["a"]
     assert set(metrics) == {"engine_guard/x", *(f"{name}/metric" for name in host.parts)}
     assert host.totals.rollouts_trained == 1
+    assert host.status.read()["doing"] == "updating the actor"
 
 
 def test_a_critics_warm_up_asks_no_selector_and_every_observer(host: Any):
