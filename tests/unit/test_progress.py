@@ -1,7 +1,9 @@
 """What a terminal, and a log file, show of a run: fed by the files that a run writes."""
 
 import io
+import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -139,3 +141,19 @@ def test_after_a_resume_only_steps_that_are_made_again_are_told(folder: RunFolde
             assert screen.waits_for(f"step {step} of 4: ")
     told = [STAMP.sub("", line) for line in screen.getvalue().splitlines() if "step " in line]
     assert told == ["step 3 of 4: 6.0 s, 0:04 left", "step 4 of 4: 6.0 s"]
+
+
+def test_a_terminal_without_a_size_gets_lines(folder: RunFolder):
+    code = f"""
+from pathlib import Path
+import time
+from verl_ext.run import progress
+from verl_ext.run.run_folder import RunFolder
+progress.INTERVAL_S = 0.02
+with progress.show_progress(RunFolder(Path({str(folder.path)!r})), 2):
+    time.sleep(0.3)
+"""
+    ours, theirs = os.openpty()  # 0 rows of 0 columns
+    subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True, timeout=60)
+    os.close(theirs)
+    assert STAMP.sub("", os.read(ours, 1000).decode()).strip() == "starting"

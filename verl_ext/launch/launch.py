@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ def adopt_environment(config: DictConfig) -> None:
             os.environ[name] = value
         else:
             runtime_env.env_vars[name] = os.environ.setdefault(name, value)
+
+    # verl says so of each engine that is not installed; the one in use is checked.
+    warnings.filterwarnings("ignore", r"\w+ engine is not available", UserWarning)
 
     from verl_ext import plugin
 

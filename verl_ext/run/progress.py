@@ -5,6 +5,7 @@ run's own files, `status.json` and the metrics stream.
 """
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -149,10 +150,19 @@ def _say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
 
 
+def _has_screen() -> bool:
+    """Whether stderr is a terminal with a size: on one of 0 columns, as some containers have, tqdm shows nothing."""
+    if not sys.stderr.isatty():
+        return False
+    with contextlib.suppress(OSError):  # it has no file of its own
+        return os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    return True
+
+
 def _follow(folder: RunFolder, of: int | None, figures: Figures, stop: threading.Event) -> None:
     tail, status = MetricsTail(folder.metrics), StatusFile(folder.status)
     known: dict[int, Record] = {record[STEP]: record for record in tail.new_records()}
-    view: _View = _Bar(of, max(known, default=0)) if sys.stderr.isatty() else _Lines()
+    view: _View = _Bar(of, max(known, default=0)) if _has_screen() else _Lines()
     shown: dict[str, str] = {}
     while True:
         stopping, now = stop.wait(INTERVAL_S), status.read()
