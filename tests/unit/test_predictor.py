@@ -307,13 +307,13 @@ def test_with_passes_and_failures_the_order_is_exactly_that_of_the_distance_to_o
             posterior.observe(int(position), passes, 4 - passes)
     assert (posterior.shortfall(np.arange(500)) == 0).all()
     seen = []
-    best = posterior._best
-    monkeypatch.setattr(posterior, "_best", lambda *args: seen.append(args[:2]) or best(*args))
+    best = posterior._floor.best
+    monkeypatch.setattr(posterior._floor, "best", lambda *args: seen.append(args[:2]) or best(*args))
     twin = make(500, sources=sources)
     twin.load_state_dict(posterior.state_dict())
     posterior.choose(40)
     candidates, distance = seen[0]
-    assert (distance == np.abs(twin._rng.beta(*twin.posterior(candidates)) - 0.5)).all()
+    assert (distance == (twin._rng.beta(*twin.posterior(candidates)) - 0.5) ** 2).all()
 
 
 def test_calibration_of_graded_successes_is_of_each_rollout():

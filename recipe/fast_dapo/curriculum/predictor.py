@@ -26,6 +26,8 @@ No data source starves either: each gets at least `min_source_share` of the choi
 A pass rate of 0 may mean that a source's answers are read in a format that the model does not know yet, not that its
 prompts are hopeless, and one right answer there is worth more than its pass rate says.
 
+No wrong label attracts: what a draw is worth counts by the probability that the prompt is sound (`soundness.py`).
+
 `choose` costs O(candidates) numpy operations and `observe` O(1), however large the data set is.
 """
 
@@ -40,6 +42,8 @@ from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.fast_dapo.curriculum.prior import MAX_FITTED, FeaturePrior
 from recipe.fast_dapo.curriculum.recalibration import Recalibration
 from recipe.fast_dapo.curriculum.reliability import Reliability
+from recipe.fast_dapo.curriculum.soundness import soundness
+from recipe.fast_dapo.curriculum.source_floor import SourceFloor
 
 _STATE_VERSION = 3
 
@@ -78,9 +82,7 @@ class PassRatePosterior:
             features_PF, (settings.prior_passes, settings.prior_fails), settings.prior_weight or np.inf
         )
         self.recalibration = Recalibration()
-        self._sources = _with_rare_ones_together(sources_P)
-        self._source_shares = np.bincount(self._sources) / num_prompts
-        self._source_credits = np.zeros(len(self._source_shares))
+        self._floor = SourceFloor(sources_P, settings.min_source_share)
         self._rng = np.random.default_rng(settings.seed)
         self._passes = np.zeros(num_prompts)
         self._fails = np.zeros(num_prompts)
@@ -120,6 +122,18 @@ class PassRatePosterior:
         rollouts = kept * (self._passes[positions] + self._fails[positions])
         return (expected + kept * self._shortfall[positions]) / (strength + rollouts)
 
+    def soundness(self, positions: np.ndarray) -> np.ndarray:
+        """Probability that the prompts' rewards are right, see `soundness.py`, float64 of the shape of `positions`.
+
+        1 where nothing is known of prompts but their rollouts.
+        """
+        share = self.settings.faulty_share
+        if share == 0 or not self.prior.tells_prompts_apart:
+            return np.ones(np.shape(positions))
+        kept = self._kept(positions)
+        passes, fails = kept * self._passes[positions], kept * self._fails[positions]
+        return soundness(self.prior(positions), passes, fails, share)
+
     def posteriors(self, positions: Sequence[int]) -> list[tuple[float, float]]:
         """(alpha, beta) of each of these prompts now."""
         alpha, beta = self.posterior(np.asarray(positions, dtype=np.int64))
@@ -132,14 +146,21 @@ class PassRatePosterior:
         self.weight_version = int(weight_version)
         if self.settings.recalibrate:
             self.recalibration.fit(self.weight_version)
-        seen = np.flatnonzero(self._passes + self._fails)
-        # The most recent ones tell most of what the policy can do now; ties by position, so that equal runs are equal.
-        latest = seen[np.argsort(self._version[seen], kind="stable")][-MAX_FITTED:]
+        latest = self._latest()
         kept = self._kept(latest)
         self.prior.fit(latest, kept * self._passes[latest], kept * self._fails[latest])
-        self._fit_shortfall(seen)
+        self._fit_shortfall()
 
-    def _fit_shortfall(self, seen: np.ndarray) -> None:
+    def _latest(self) -> np.ndarray:
+        """Positions of the prompts seen most recently, which tell most of what the policy can do now.
+
+        Ties by position, so that equal runs are equal.
+        """
+        seen = np.flatnonzero(self._passes + self._fails)
+        return seen[np.argsort(self._version[seen], kind="stable")][-MAX_FITTED:]
+
+    def _fit_shortfall(self) -> None:
+        seen = np.flatnonzero(self._passes + self._fails)
         found = self._kept(seen) @ self._shortfall[seen]
         if not found:
             self.shortfall_share = 0.0
@@ -200,39 +221,12 @@ class PassRatePosterior:
         drawn = np.arange(len(self)) if everything else self._rng.choice(len(self), num_drawn, replace=False)
         candidates = drawn[~unavailable[drawn]]
         drawn_rates = self._rng.beta(*self.posterior(candidates))
-        # Of the variance from 1/4, the root: with passes and failures exactly |rate - 1/2|, and no tie more.
-        distance = np.sqrt((drawn_rates - 0.5) ** 2 + self.shortfall(candidates))
-        chosen = np.concatenate([explored, candidates[self._best(candidates, distance, count, explored)]])
+        # What the draw's variance lacks of 1/4; a doubted prompt's is worth less, by how likely it is sound.
+        lacking = (drawn_rates - 0.5) ** 2 + self.shortfall(candidates)
+        sound = self.soundness(candidates)
+        distance = sound * lacking + (1 - sound) / 4
+        chosen = np.concatenate([explored, candidates[self._floor.best(candidates, distance, count, explored)]])
         self._choices.take(chosen)
-        return chosen
-
-    def _best(self, candidates: np.ndarray, distance: np.ndarray, count: int, explored: np.ndarray) -> np.ndarray:
-        """Indices of the candidates with the smallest distance, of each source at least its floor."""
-        wanted = count - len(explored)
-        if len(self._source_shares) == 1:
-            return _smallest(distance, wanted)
-        sources = self._sources[candidates]
-        self._source_credits += self.settings.min_source_share * count * self._source_shares
-        owed = np.maximum(
-            self._source_credits - np.bincount(self._sources[explored], minlength=len(self._source_shares)), 0
-        )
-        best: list[np.ndarray] = [np.empty(0, dtype=np.int64)]
-        debts: list[np.ndarray] = [np.empty(0)]
-        for source in np.flatnonzero(owed >= 1):
-            own = np.flatnonzero(sources == source)
-            best.append(own[_smallest(distance[own], min(int(owed[source]), len(own)))])
-            debts.append(owed[source] - np.arange(len(best[-1])))
-        # Where more is owed than there are places, who is owed most comes first.
-        floor = np.concatenate(best)[np.argsort(-np.concatenate(debts), kind="stable")][:wanted]
-        distance = distance.copy()
-        distance[floor] = np.inf
-        chosen = np.concatenate([floor, _smallest(distance, wanted - len(floor))])
-        taken = np.bincount(
-            self._sources[np.concatenate([explored, candidates[chosen]])], minlength=len(self._source_shares)
-        )
-        # What a source had beyond its floor does not count against it later. One whose prompts cannot be chosen is owed
-        # each of them once at most.
-        self._source_credits = np.clip(self._source_credits - taken, 0.0, self._source_shares * len(self))
         return chosen
 
     def calibration(self) -> dict[str, float]:
@@ -242,6 +236,8 @@ class PassRatePosterior:
             return {}
         scores["predictor/prior_mean"] = self.prior.average[0] / sum(self.prior.average)
         scores["predictor/prior_strength"] = sum(self.prior.average)
+        if self.settings.faulty_share and self.prior.tells_prompts_apart:
+            scores["predictor/doubted"] = float((self.soundness(self._latest()) < 0.5).mean())
         if self.shortfall_share:
             scores["predictor/shortfall_share"] = self.shortfall_share
         return scores
@@ -255,7 +251,7 @@ class PassRatePosterior:
             "num_prompts": len(self),
             "prior": self.prior.coefficients.tolist(),
             "recalibration": self.recalibration.state(),
-            "source_credits": self._source_credits.tolist(),
+            "source_credits": self._floor.credits.tolist(),
             "weight_version": self.weight_version,
             "exploration_credit": self._exploration_credit,
             "rng": self._rng.bit_generator.state,
@@ -284,10 +280,10 @@ class PassRatePosterior:
                 "resume with the same data, or start a new run"
             )
         coefficients, credits = np.array(state["prior"]), np.array(state["source_credits"])
-        if coefficients.shape != self.prior.coefficients.shape or credits.shape != self._source_credits.shape:
+        if coefficients.shape != self.prior.coefficients.shape or credits.shape != self._floor.credits.shape:
             raise ValueError(
                 f"the checkpoint's predictor knows {coefficients.shape[1] - 1} features of a prompt and {len(credits)} "
-                f"data sources, now there are {self.prior.coefficients.shape[1] - 1} and {len(self._source_credits)}: "
+                f"data sources, now there are {self.prior.coefficients.shape[1] - 1} and {len(self._floor.credits)}: "
                 "resume with the same data and the same curriculum.posterior.use_features"
             )
         # The release before graded successes, version 2, had no shortfall.
@@ -297,7 +293,7 @@ class PassRatePosterior:
         self._passes, self._fails, self._version = arrays["passes"], arrays["fails"], arrays["version"]
         self._shortfall, self.shortfall_share = arrays["shortfall"], float(state.get("shortfall_share", 0.0))
         self._choices = LeastRecent(np.argsort(arrays["last_choice"], kind="stable"))
-        self.prior.coefficients, self._source_credits = coefficients, credits
+        self.prior.coefficients, self._floor.credits = coefficients, credits
         self.recalibration.restore(state["recalibration"])
         self.weight_version = int(state["weight_version"])
         self._exploration_credit = float(state["exploration_credit"])
@@ -312,25 +308,6 @@ class PassRatePosterior:
 
     def __repr__(self) -> str:
         return f"PassRatePosterior({len(self)} prompts, {self.settings!r})"
-
-
-def _with_rare_ones_together(sources_P: np.ndarray) -> np.ndarray:
-    """Sources numbered anew, those with less than a hundredth of the prompts as one.
-
-    A floor for each of hundreds of sources would leave nothing to choose.
-    """
-    counts = np.bincount(sources_P)
-    is_rare = counts < 0.01 * len(sources_P)
-    numbers = np.where(is_rare, counts.size, np.arange(counts.size))
-    return np.unique(numbers[sources_P], return_inverse=True)[1].reshape(-1)
-
-
-def _smallest(values: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the `count` smallest values, in increasing order of value."""
-    if count <= 0:
-        return np.empty(0, dtype=np.int64)
-    part = np.argpartition(values, count - 1)[:count] if count < len(values) else np.arange(len(values))
-    return part[np.argsort(values[part], kind="stable")]
 
 
 def _pack(array: np.ndarray) -> str:
