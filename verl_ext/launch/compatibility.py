@@ -313,6 +313,19 @@ SHARED = (
 )
 
 
+def choose_rounding(config: DictConfig) -> str | None:
+    """Make `serving.rounding=auto` stochastic, or nearest where the other could do nothing.
+
+    Returns:
+        Why it is nearest, for people; None where it is not, or was chosen by the user.
+    """
+    if OmegaConf.select(config, _ROUNDING) != "auto":
+        return None
+    reasons = [row.sentence.split(". Set ")[0] for row in _NO_ROUNDING if row.is_asked("stochastic", config)]
+    config.serving.rounding = "nearest" if reasons else "stochastic"
+    return f"{_ROUNDING}=auto is nearest in this run: {reasons[0]}" if reasons else None
+
+
 def check_compatibility(config: DictConfig, unsupported: Iterable[Unsupported]) -> None:
     """Refuse what would be ignored or break.
 

@@ -9,6 +9,7 @@ from verl_ext.cluster.pools import has_several_nodes, num_ranks
 from verl_ext.core.compat import check_engine, check_model_engine, check_versions, used_libraries
 from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.launch import dry_run, launch
+from verl_ext.launch.compatibility import choose_rounding
 from verl_ext.launch.data_checks import check_data
 from verl_ext.launch.model_backend import has_vanilla_bridge
 from verl_ext.launch.own_version import own_version
@@ -42,6 +43,8 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     versions = check_versions()
     checks.check_names(config)
     launch.resolve_paths(config, *all_paths())
+    if (reason := choose_rounding(config)) is not None:
+        print(reason)
     check_settings(config, recipe)
     versions |= check_engine(config.actor_rollout_ref.rollout.name)
     versions |= check_model_engine(config.model_engine, has_vanilla_bridge=has_vanilla_bridge(config))

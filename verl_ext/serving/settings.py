@@ -41,11 +41,13 @@ class GuardSettings(Settings):
 class ServingSettings(Settings):
     """Node `serving`."""
 
-    rounding: Literal["nearest", "stochastic"] = "nearest"
+    rounding: Literal["auto", "nearest", "stochastic"] = "nearest"
     """How float32 weights become the bfloat16 that an engine serves. nearest: as the actor's own computation in
     bfloat16 rounds them; from a bfloat16 checkpoint, most of a small update is served only after many more. stochastic:
     each weight by a threshold of its own, so that a small update moves what is served by as much as it should; the
-    engine's probabilities then differ from the actor's by up to .01 more on average (docs/benchmarks.md)."""
+    engine's probabilities then differ from the actor's by up to .01 more on average (docs/benchmarks.md). auto:
+    stochastic, but nearest where that could do nothing: with LoRA, Megatron, an actor in bfloat16, an engine that
+    quantizes or serves float32."""
 
 
 FILE = SettingsFile("signal/guards.yaml", "_global_", GuardSettings, "What watches the rollout engines.")

@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from verl_ext.core.errors import ConfigError
 from verl_ext.core.worker_modules import add_worker_module, worker_modules
-from verl_ext.launch.compatibility import SHARED, check_compatibility
+from verl_ext.launch.compatibility import SHARED, check_compatibility, choose_rounding
 from verl_ext.serving.rounding import _CHUNK, _keys, round_to_bfloat16, rounded  # pyright: ignore[reportPrivateUsage]
 from verl_ext.serving.settings import apply_serving
 
@@ -259,6 +259,7 @@ def settings(name: str, *options: str) -> DictConfig:
 def test_golden_redaction_rounds_stochastically_but_where_the_cpu_serves_float32():
     for name, modules in {"golden_redaction": [MODULE], "fast_dapo": []}.items():
         config = settings(name)
+        assert choose_rounding(config) is None
         apply_serving(config)
         apply_serving(config)
         assert worker_modules(config) == modules
@@ -285,7 +286,7 @@ def test_a_module_is_imported_after_those_that_are_given():
 
 
 def test_another_word_is_refused():
-    with pytest.raises(ConfigError, match=r"serving\.rounding must be one of nearest, stochastic, got 'up'"):
+    with pytest.raises(ConfigError, match=r"serving\.rounding must be one of auto, nearest, stochastic, got 'up'"):
         apply_serving(settings("fast_dapo", "serving.rounding=up"))
 
 
@@ -313,3 +314,16 @@ def test_it_is_refused_where_it_can_do_nothing(option: str, remedy: str):
     assert "Set serving.rounding=nearest" in problem
     assert remedy in problem
     assert said("nearest") == []
+
+    config = settings("fast_dapo", option, "serving.rounding=auto")
+    reason = choose_rounding(config)
+    assert config.serving.rounding == "nearest"
+    sentence = problem.removeprefix("serving.rounding=stochastic: ")
+    assert reason == f"serving.rounding=auto is nearest in this run: {sentence.split('. Set ')[0]}"
+
+
+def test_auto_is_stochastic_where_that_can_act_and_a_choice_stays():
+    for asked, found in {"auto": "stochastic", "nearest": "nearest", "stochastic": "stochastic"}.items():
+        config = settings("fast_dapo", f"serving.rounding={asked}")
+        assert choose_rounding(config) is None
+        assert config.serving.rounding == found
