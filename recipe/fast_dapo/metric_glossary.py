@@ -17,10 +17,6 @@ METRICS: Glossary = {
     "predictor/bias": ("probability", "mean of predicted - observed"),
     "predictor/observed_rollouts": ("rollouts", "rollouts behind the three above"),
     "predictor/prior_mean": ("fraction", "a / (a + b) of the fitted Beta(a, b) prior"),
-    "predictor/doubted": (
-        "fraction",
-        "prompts of those seen last whose rewards are more likely wrong than right, by prompts like them",
-    ),
     "predictor/prior_strength": ("rollouts", "a + b of it: the rollouts that the prior counts as"),
     "predictor/shortfall_share": (
         "fraction",

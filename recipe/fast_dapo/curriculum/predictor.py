@@ -26,7 +26,7 @@ No data source starves either: each gets at least `min_source_share` of the choi
 A pass rate of 0 may mean that a source's answers are read in a format that the model does not know yet, not that its
 prompts are hopeless, and one right answer there is worth more than its pass rate says.
 
-No wrong label attracts: what a draw is worth counts by the probability that the prompt is sound (`soundness.py`).
+No prompt is chosen all the time: after each choice it rests, the longer the more often it was chosen (`rest.py`).
 
 `choose` costs O(candidates) numpy operations and `observe` O(1), however large the data set is.
 """
@@ -42,10 +42,10 @@ from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.fast_dapo.curriculum.prior import MAX_FITTED, FeaturePrior
 from recipe.fast_dapo.curriculum.recalibration import Recalibration
 from recipe.fast_dapo.curriculum.reliability import Reliability
-from recipe.fast_dapo.curriculum.soundness import soundness
+from recipe.fast_dapo.curriculum.rest import Rest
 from recipe.fast_dapo.curriculum.source_floor import SourceFloor
 
-_STATE_VERSION = 3
+_STATE_VERSION = 4
 
 
 class PassRatePosterior:
@@ -90,6 +90,7 @@ class PassRatePosterior:
         self._version = np.zeros(num_prompts, dtype=np.int64)  # to which the three above are discounted
         self.shortfall_share = 0.0
         self._choices = LeastRecent(np.argsort(self._rng.permutation(num_prompts)))
+        self._rest = Rest(num_prompts, settings.rest_epochs)
         self._exploration_credit = 0.0
         self.reliability = Reliability()
 
@@ -122,18 +123,6 @@ class PassRatePosterior:
         rollouts = kept * (self._passes[positions] + self._fails[positions])
         return (expected + kept * self._shortfall[positions]) / (strength + rollouts)
 
-    def soundness(self, positions: np.ndarray) -> np.ndarray:
-        """Probability that the prompts' rewards are right, see `soundness.py`, float64 of the shape of `positions`.
-
-        1 where nothing is known of prompts but their rollouts.
-        """
-        share = self.settings.faulty_share
-        if share == 0 or not self.prior.tells_prompts_apart:
-            return np.ones(np.shape(positions))
-        kept = self._kept(positions)
-        passes, fails = kept * self._passes[positions], kept * self._fails[positions]
-        return soundness(self.prior(positions), passes, fails, share)
-
     def posteriors(self, positions: Sequence[int]) -> list[tuple[float, float]]:
         """(alpha, beta) of each of these prompts now."""
         alpha, beta = self.posterior(np.asarray(positions, dtype=np.int64))
@@ -146,21 +135,14 @@ class PassRatePosterior:
         self.weight_version = int(weight_version)
         if self.settings.recalibrate:
             self.recalibration.fit(self.weight_version)
-        latest = self._latest()
+        seen = np.flatnonzero(self._passes + self._fails)
+        # The most recent ones tell most of what the policy can do now; ties by position, so that equal runs are equal.
+        latest = seen[np.argsort(self._version[seen], kind="stable")][-MAX_FITTED:]
         kept = self._kept(latest)
         self.prior.fit(latest, kept * self._passes[latest], kept * self._fails[latest])
-        self._fit_shortfall()
+        self._fit_shortfall(seen)
 
-    def _latest(self) -> np.ndarray:
-        """Positions of the prompts seen most recently, which tell most of what the policy can do now.
-
-        Ties by position, so that equal runs are equal.
-        """
-        seen = np.flatnonzero(self._passes + self._fails)
-        return seen[np.argsort(self._version[seen], kind="stable")][-MAX_FITTED:]
-
-    def _fit_shortfall(self) -> None:
-        seen = np.flatnonzero(self._passes + self._fails)
+    def _fit_shortfall(self, seen: np.ndarray) -> None:
         found = self._kept(seen) @ self._shortfall[seen]
         if not found:
             self.shortfall_share = 0.0
@@ -221,12 +203,14 @@ class PassRatePosterior:
         drawn = np.arange(len(self)) if everything else self._rng.choice(len(self), num_drawn, replace=False)
         candidates = drawn[~unavailable[drawn]]
         drawn_rates = self._rng.beta(*self.posterior(candidates))
-        # What the draw's variance lacks of 1/4; a doubted prompt's is worth less, by how likely it is sound.
-        lacking = (drawn_rates - 0.5) ** 2 + self.shortfall(candidates)
-        sound = self.soundness(candidates)
-        distance = sound * lacking + (1 - sound) / 4
+        # Of the variance from 1/4, the root: with passes and failures exactly |rate - 1/2|, and no tie more.
+        distance = np.sqrt((drawn_rates - 0.5) ** 2 + self.shortfall(candidates))
+        # One that rests comes after all others: where these are too few, the one that has rested longest for its turn.
+        remaining = self._rest.remaining(candidates)
+        distance = np.where(remaining > 0, 1 + remaining, distance)
         chosen = np.concatenate([explored, candidates[self._floor.best(candidates, distance, count, explored)]])
         self._choices.take(chosen)
+        self._rest.begin(chosen)
         return chosen
 
     def calibration(self) -> dict[str, float]:
@@ -236,8 +220,6 @@ class PassRatePosterior:
             return {}
         scores["predictor/prior_mean"] = self.prior.average[0] / sum(self.prior.average)
         scores["predictor/prior_strength"] = sum(self.prior.average)
-        if self.settings.faulty_share and self.prior.tells_prompts_apart:
-            scores["predictor/doubted"] = float((self.soundness(self._latest()) < 0.5).mean())
         if self.shortfall_share:
             scores["predictor/shortfall_share"] = self.shortfall_share
         return scores
@@ -254,6 +236,7 @@ class PassRatePosterior:
             "source_credits": self._floor.credits.tolist(),
             "weight_version": self.weight_version,
             "exploration_credit": self._exploration_credit,
+            "choices": self._rest.num_choices,
             "rng": self._rng.bit_generator.state,
             "shortfall_share": self.shortfall_share,
             "reliability": self.reliability.table.tolist(),
@@ -269,7 +252,7 @@ class PassRatePosterior:
         Raises:
             ValueError: if it is of another format or another data set. Nothing has changed then.
         """
-        if (version := state.get("state_version")) not in (2, _STATE_VERSION):
+        if (version := state.get("state_version")) not in (2, 3, _STATE_VERSION):
             raise ValueError(
                 f"expected the predictor's state_version {_STATE_VERSION}, got {version!r}: start a new run, or resume "
                 "with the release that saved it"
@@ -286,12 +269,14 @@ class PassRatePosterior:
                 f"data sources, now there are {self.prior.coefficients.shape[1] - 1} and {len(self._floor.credits)}: "
                 "resume with the same data and the same curriculum.posterior.use_features"
             )
-        # The release before graded successes, version 2, had no shortfall.
-        saved = {"shortfall": _pack(np.zeros(len(self)))} | state["arrays"]
+        # Before graded successes, in version 2, there was no shortfall, and before version 4 no rest.
+        nothing = {"shortfall": np.zeros(len(self))} | Rest(len(self), 0.0).arrays()
+        saved = {name: _pack(array) for name, array in nothing.items()} | state["arrays"]
         order = slice(None) if order_P is None else order_P
         arrays = {name: _unpack(saved[name], array.dtype)[order] for name, array in self._arrays().items()}
         self._passes, self._fails, self._version = arrays["passes"], arrays["fails"], arrays["version"]
         self._shortfall, self.shortfall_share = arrays["shortfall"], float(state.get("shortfall_share", 0.0))
+        self._rest.restore(arrays, int(state.get("choices", 0)))
         self._choices = LeastRecent(np.argsort(arrays["last_choice"], kind="stable"))
         self.prior.coefficients, self._floor.credits = coefficients, credits
         self.recalibration.restore(state["recalibration"])
@@ -304,7 +289,7 @@ class PassRatePosterior:
         last_choice = np.empty(len(self), dtype=np.int64)
         last_choice[self._choices.order()] = np.arange(len(self))
         evidence = {"passes": self._passes, "fails": self._fails, "shortfall": self._shortfall}
-        return evidence | {"version": self._version, "last_choice": last_choice}
+        return evidence | self._rest.arrays() | {"version": self._version, "last_choice": last_choice}
 
     def __repr__(self) -> str:
         return f"PassRatePosterior({len(self)} prompts, {self.settings!r})"

@@ -36,9 +36,10 @@ class PredictorSettings(Settings):
     """Of the choices that a random order would give a data source, what it gets at least. 1: each gets exactly its
     share; 0: a source may starve. Sources with less than a hundredth of the prompts count as one."""
 
-    faulty_share: float = Field(default=0.05, ge=0, lt=1)
-    """Share of the prompts whose rewards are expected to be wrong, as by a wrong label. A prompt whose pass rate is not
-    that of prompts like it is chosen less often, the more the larger this is. 0: all rewards are believed."""
+    rest_epochs: float = Field(default=0.25, ge=0)
+    """Epochs' worth of choices for which a prompt that was chosen ten times or more is left alone after each choice;
+    after fewer, so much less. A prompt whose reward is wrong never leaves pass rate 1/2, and would be chosen again and
+    again. 0: no rest."""
 
     max_candidates: int = Field(default=65536, ge=1)
     """Prompts that a choice draws rates for; a random part of larger data sets. Those that must not be chosen count."""

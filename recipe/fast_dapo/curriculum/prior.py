@@ -91,11 +91,6 @@ class FeaturePrior:
             self._known, self._known_for = _priors(self._x_PF, self.coefficients, self._limits), self.coefficients
         return Beta(self._known.alpha[positions], self._known.beta[positions])
 
-    @property
-    def tells_prompts_apart(self) -> bool:
-        """Whether there is a feature in which prompts differ, and the prior is fitted."""
-        return self._x_PF.shape[1] > 1 and not np.isinf(self._weight)
-
     def fit(self, positions: np.ndarray, passes: np.ndarray, fails: np.ndarray) -> None:
         """Take the coefficients that make these outcomes most likely.
 
