@@ -97,7 +97,7 @@ def train(settings: ToolModelSettings) -> tuple[Qwen2ForCausalLM, PreTrainedToke
     # A second thread gains nothing at this size, and much is lost where others want the cores.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    model_training.fit(model, loss_of_next_batch, settings.optimization)
+    model_training.fit(model, loss_of_next_batch, settings.optimization, name="the tool-using model")
     torch.set_num_threads(threads)
     return model.eval(), tokenizer
 
