@@ -34,7 +34,9 @@ EXTRAS = {
     # pip compiles pycosat for it, which only the zebra puzzles use; `make setup` leaves that out.
     "reasoning-gym": ["reasoning-gym==0.1.25"],
     "report": ["jinja2", "plotly", "pygments"],
-    "docs": ["mkdocs-material"],
+    "docs": ["mkdocs-material", "mkdocstrings-python"],
+    # What runs docs/tutorials/ (`make test-release` does).
+    "tutorials": ["ipykernel", "nbclient"],
     "dev": [
         "hypothesis",
         "import-linter",

@@ -176,3 +176,31 @@ def test_the_references_are_written_out(site: Path):
     metrics = (site / "metrics.html").read_text(encoding="utf-8")
     for name in ("curriculum/qualified_share", "golden/movement/{where}/intended_way", "tracin/mean_ip"):
         assert f"<code>{name}</code>" in metrics
+
+
+def test_the_reference_of_the_code_has_signatures_whose_types_are_links(browser: Any, site: Path):
+    reader = Reader(browser, viewport={"width": 1440, "height": 900})
+    page = reader.open(site / "api" / "controller.html")
+    assert page.locator("h1").inner_text().startswith("API: controller")
+    text = page.locator("article").inner_text()
+    assert "DataController(settings: CurriculumSettings" in text
+    assert "get_training_data() -> list[TrainingGroup]" in text
+    assert "Takes out the train_batch_size prompts that finished first" in text
+    # An option with its default and its meaning.
+    assert "max_staleness: int | None = Field(default=4" in text
+    page.locator("article code a", has_text="CurriculumSettings").first.click()
+    heading = page.locator(":target")
+    heading.wait_for()
+    assert "CurriculumSettings" in heading.inner_text()
+    assert heading.bounding_box()["y"] < 900
+    # The overview leads to every page of the reference.
+    page.goto((site / "api" / "index.html").as_uri())
+    pages = page.locator("article table a")
+    assert pages.count() >= 9
+    for link in pages.evaluate_all("links => links.map(link => link.href)"):
+        page.goto(link)
+        # What the directives became: at least one object with a signature or a docstring.
+        assert page.locator("article .doc-object").count() > 1, link
+        assert ":::" not in page.locator("article .doc-contents").first.inner_text()
+    assert reader.complaints == []
+    reader.context.close()

@@ -59,15 +59,21 @@ class Tokenizer(Protocol):
     chat_template: Any
 
     @property
-    def bos_token_id(self) -> int | None: ...
+    def bos_token_id(self) -> int | None:
+        """The token before a text; None if there is none."""
+        ...
 
     def __call__(self, text: str, *, add_special_tokens: bool = True) -> Any: ...
 
-    def apply_chat_template(self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool) -> Any: ...
+    def apply_chat_template(self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool) -> Any:
+        """As in transformers."""
+        ...
 
     def decode(
         self, token_ids: Any, *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
-    ) -> Any: ...
+    ) -> Any:
+        """As in transformers."""
+        ...
 
 
 class SizeLimits(Settings):

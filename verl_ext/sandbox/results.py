@@ -74,10 +74,12 @@ class ProgramResult:
 
     @property
     def statuses(self) -> tuple[Status, ...]:
+        """Of the pairs."""
         return tuple(pair.status for pair in self.pairs)
 
     @property
     def solved(self) -> bool:
+        """Whether every pair is right."""
         return self.reward == 1.0
 
     @property

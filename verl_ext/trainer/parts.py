@@ -56,7 +56,9 @@ class Trainer(Protocol):
     agent_loop_manager: Any
 
     @property
-    def weight_version(self) -> int: ...
+    def weight_version(self) -> int:
+        """See above."""
+        ...
 
     def timed(self, name: str) -> AbstractContextManager[None]:
         """Add the seconds within to `timing_s/{name}`."""

@@ -28,6 +28,7 @@ class AgedQueue(Generic[T]):
 
     @property
     def oldest_version(self) -> int | None:
+        """Of all items; None if there is none."""
         return self._versions[0] if self._versions else None
 
     @property
@@ -36,6 +37,7 @@ class AgedQueue(Generic[T]):
         return {version: len(names) for version, names in self._names_by_version.items()}
 
     def push(self, name: str, version: int, item: T, *, front: bool = False) -> None:
+        """Add an item under a name that no other has, at the end or at the front."""
         if version not in self._names_by_version:
             self._names_by_version[version] = OrderedDict()
             heappush(self._versions, version)
@@ -46,6 +48,7 @@ class AgedQueue(Generic[T]):
             self._names_by_version[version].move_to_end(name, last=False)
 
     def pop(self) -> T:
+        """The first item in the queue."""
         return self.remove(next(iter(self._items)))
 
     def pop_stalest(self) -> T:

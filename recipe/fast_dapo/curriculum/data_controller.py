@@ -96,14 +96,17 @@ class DataController:
 
     @property
     def num_prompts_for_training(self) -> int:
+        """Prompts with all their rollouts, as a number."""
         return len(self._state.ready)
 
     @property
     def num_in_flight(self) -> int:
+        """Prompts that are being generated."""
         return len(self._state.in_flight)
 
     @property
     def weight_version(self) -> int:
+        """The newest version that `update_prompts` or `evict` was told of."""
         return self._state.weight_version
 
     @property

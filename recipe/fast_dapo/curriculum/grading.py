@@ -31,6 +31,7 @@ class Grading:
 
     @property
     def is_graded(self) -> bool:
+        """Whether there is no threshold."""
         return self.success_threshold is None
 
     def success(self, value: float) -> float:

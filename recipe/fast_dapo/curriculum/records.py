@@ -54,10 +54,17 @@ NOTHING_TO_LEARN = (Fate.ALL_WRONG, Fate.ALL_RIGHT)
 
 @dataclass(frozen=True)
 class Prompt:
-    uid: str  # new at every fetch, unique among live prompts
-    index: int | str  # lasting identity over epochs; two live prompts may share it
-    # Pass rate ~ Beta(alpha, beta), by all that is known when the screening begins; sequential screening and the
-    # posterior baseline need it.
+    """A prompt as it was fetched.
+
+    Attributes:
+        uid: New at every fetch, unique among live prompts.
+        index: Lasting identity over epochs; two live prompts may share it.
+        alpha, beta: The pass rate is Beta(alpha, beta), by all that is known when the screening begins. Sequential
+            screening and the posterior baseline need it.
+    """
+
+    uid: str
+    index: int | str
     alpha: float | None = None
     beta: float | None = None
 
@@ -72,10 +79,19 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    key: str  # name of the rollout's last output in the data plane
-    success: float  # of the success metric: compared with success_threshold, or a grade
-    version: int  # weight version that generated it
-    num_tokens: int = 0  # response tokens
+    """A finished rollout.
+
+    Attributes:
+        key: Name of its last output in the data plane.
+        success: Of the success metric: compared with success_threshold, or a grade.
+        version: Weight version that generated it.
+        num_tokens: Response tokens.
+    """
+
+    key: str
+    success: float
+    version: int
+    num_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +125,7 @@ class TrainingGroup:
 
     @property
     def is_qualified(self) -> bool:
+        """Whether its screening was mixed."""
         return self.num_screening > 0
 
     @property
@@ -204,14 +221,17 @@ class GenerationInput:
 
     @property
     def prompt(self) -> Prompt:
+        """Of the group."""
         return self.group.prompt
 
     @property
     def phase(self) -> Phase:
+        """What the call is for."""
         return Phase.CONTINUATION if self.group.is_qualified else Phase.SCREENING
 
     @property
     def first_session(self) -> int:
+        """Number of the first new rollout among all of the prompt, from 0."""
         return len(self.group.samples)
 
 

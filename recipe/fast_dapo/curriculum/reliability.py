@@ -27,7 +27,9 @@ class Reliability:
 
         Args:
             rate: Predicted pass rate.
-            passes, fails, shortfall: Of the rollouts, as of `PassRatePosterior.observe`.
+            passes: Of the rollouts, as of `PassRatePosterior.observe`.
+            fails: The same.
+            shortfall: The same.
         """
         count = passes + fails
         place = min(int(rate * NUM_BINS), NUM_BINS - 1)

@@ -77,7 +77,8 @@ def plan_screening(alpha: float, beta: float, *, n: int, chunk: int, price: floa
     """The best limits for one prompt.
 
     Args:
-        alpha, beta: Posterior of its pass rate.
+        alpha: First parameter of the posterior of its pass rate.
+        beta: The second one.
         n: Rollouts after which it is given up in any case, at least 1.
         chunk: Rollouts issued at a time.
         price: Rollouts wasted per qualified prompt under the policy in force, at least 0.

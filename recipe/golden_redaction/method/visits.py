@@ -99,7 +99,8 @@ class StateVisit:
 
         Args:
             log_probs: K, in nats, of the trainer.
-            credit_settings, target_settings: See `credit.assign_credit` and `targets.target_log_probs`.
+            credit_settings: See `credit.assign_credit`.
+            target_settings: See `targets.target_log_probs`.
         """
         self.trainer["before"] = log_probs
         self.credit = assign_credit(self.labels, log_probs, credit_settings)

@@ -36,7 +36,9 @@ def best_and_worst(rewards: np.ndarray, prompts: np.ndarray, ties: np.ndarray, k
     have mean 0 and size 1.
 
     Args:
-        rewards, prompts, ties: As of `best_rollouts`.
+        rewards: As of `best_rollouts`.
+        prompts: The same.
+        ties: The same.
         k: Even.
     """
     best = _one_a_prompt(rewards, prompts, ties)[: k // 2]

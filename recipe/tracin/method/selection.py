@@ -103,6 +103,7 @@ class Selection:
 
     @property
     def num_selected(self) -> int:
+        """Samples that are kept."""
         return int(self.kept.sum())
 
     @property

@@ -80,6 +80,7 @@ class GhostInfluence:
 
     @property
     def model(self) -> nn.Module:
+        """The module that it hooks."""
         return self._model
 
     @property
@@ -251,7 +252,6 @@ class GhostInfluence:
         self._drop("per_sample")
 
     # ---- identity
-
     def total_gradients(self) -> dict[str, torch.Tensor]:
         """Sum of all scored tokens' gradients by parameter name, g^T x at once: what plain `.grad` would hold."""
         if self._totals_torn or not (self._checked_all and self._num_passes):
