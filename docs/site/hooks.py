@@ -16,6 +16,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 import configuration_reference  # noqa: E402
 import mathematics  # noqa: E402
 import metrics_reference  # noqa: E402
+import notebooks  # noqa: E402
 import pictures  # noqa: E402
 import repository_links  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
@@ -47,6 +48,8 @@ def on_files(files: Files, config: Any) -> Files:
 
     for uri in repository_links.README_PAGES:
         add(uri, abs_src_path=str(ROOT / uri))
+    for uri, text in notebooks.pages(ROOT / "docs"):
+        add(uri, content=text)
     pages = {file.src_uri: _with_references(file.content_string) for file in files.documentation_pages()}
     for uri, text in repository_links.source_pages(ROOT, pages):
         add(uri, content=text)

@@ -94,7 +94,8 @@ def _place(target: str, uri: str, root: Path) -> str | None:
     if path in README_PAGES:
         return path
     if path.startswith("docs/") and path.split("/")[1] != "site":
-        return path.removeprefix("docs/")
+        # A notebook is shown as a page.
+        return path.removeprefix("docs/").replace(".ipynb", ".md")
     if f"{path}/README.md" in README_PAGES:
         return f"{path}/README.md"
     if (root / path).is_dir():

@@ -1,6 +1,7 @@
 """The pages of docs/api/ name what users and extenders import. Nothing is imported here: griffe reads the sources."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,8 @@ from each import check_each
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
 PACKAGES = ("data_preprocess", "recipe", "verl_ext")
-# Folders of the examples in docs/extending.md.
-EXAMPLES = "recipe.mine"
+# Folders of the examples in docs/extending.md, and of the demos' models.
+EXAMPLES = ("recipe.mine.", "data_preprocess.demo_models.")
 _DIRECTIVE = re.compile(r"^::: (?P<name>\S+)(?P<options>(?:\n {4}.+)*)", re.MULTILINE)
 _MEMBERS = re.compile(r"members: \[(?P<names>.+)\]")
 
@@ -51,11 +52,18 @@ def _documented(sources: griffe.GriffeLoader) -> dict[str, griffe.Object]:
     return found
 
 
-def _imports(page: Path) -> Iterator[str]:
-    """What the Python examples of a page import of ours."""
+def _examples(page: Path) -> list[str]:
+    """The Python of a page or of a notebook."""
     text = page.read_text(encoding="utf-8")
-    for block in re.findall(r"^```python.*?\n(.+?)^```$", text, re.MULTILINE | re.DOTALL):
-        for node in ast.walk(ast.parse(block)):
+    if page.suffix == ".ipynb":
+        return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    return re.findall(r"^```python.*?\n(.+?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def _imports(page: Path) -> Iterator[str]:
+    """What the examples of a page import of ours."""
+    for example in _examples(page):
+        for node in ast.walk(ast.parse(example)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
@@ -63,11 +71,11 @@ def _imports(page: Path) -> Iterator[str]:
 def test_what_the_docs_import_is_in_the_reference(sources: griffe.GriffeLoader):
     pages = [
         path
-        for pattern in ("*.md", "docs/**/*.md", "recipe/**/*.md", "verl_ext/**/*.md")
+        for pattern in ("*.md", "docs/**/*.md", "docs/**/*.ipynb", "recipe/**/*.md", "verl_ext/**/*.md")
         for path in ROOT.glob(pattern)
     ]
     imported = {name for page in pages for name in _imports(page)}
-    imported = {name for name in imported if not name.startswith(f"{EXAMPLES}.")}
+    imported = {name for name in imported if not name.startswith(EXAMPLES)}
     assert "recipe.fast_dapo.data_controller.DataController" in imported
     documented = _documented(sources)
     check_each(sorted(imported), lambda name: _is_in(name, documented, sources))

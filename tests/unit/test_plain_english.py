@@ -4,6 +4,7 @@ Code, formulas and quoted output are exempt. docs/compatibility.md is, as its se
 (tests/compat/test_compatibility.py compares them).
 """
 
+import json
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 EXEMPT = ("docs/compatibility.md",)
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "recipe/**/*.md", "verl_ext/**/*.md", "data_preprocess/**/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "docs/**/*.ipynb",
+        "recipe/**/*.md",
+        "verl_ext/**/*.md",
+        "data_preprocess/**/*.md",
+    )
     for path in ROOT.glob(pattern)
     if path.relative_to(ROOT).as_posix() not in EXEMPT
 )
@@ -118,14 +126,29 @@ def find(markdown: str) -> list[str]:
     return sorted(found)
 
 
+def _text(page: Path) -> str:
+    """Of a page; of a notebook, without its code."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix != ".ipynb":
+        return text
+    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells)
+
+
 def test_the_pages_are_found():
     names = {path.relative_to(ROOT).as_posix() for path in PAGES}
-    assert names >= {"README.md", "docs/benchmarks.md", "docs/benchmarks/tracin.md", "recipe/tracin/README.md"}
+    assert names >= {
+        "README.md",
+        "docs/benchmarks.md",
+        "docs/benchmarks/tracin.md",
+        "recipe/tracin/README.md",
+        "docs/tutorials/tracin.ipynb",
+    }
 
 
 def test_no_page_has_a_turn_to_avoid():
     def check(page: Path) -> None:
-        found = find(page.read_text(encoding="utf-8"))
+        found = find(_text(page))
         assert not found, "\n" + "\n".join(f"    {page.relative_to(ROOT)}, {one}" for one in found)
 
     check_each(PAGES, check)
