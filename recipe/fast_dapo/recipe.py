@@ -78,7 +78,7 @@ UNSUPPORTED = (
         "reward.reward_model.enable",
         _with_curriculum(is_colocated),
         "a reward model on the actor's devices gives its rewards after the curriculum has judged the rollouts. Give it "
-        "devices of its own: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or set "
+        "its own devices: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or set "
         "curriculum.enable=false",
     ),
     Unsupported(

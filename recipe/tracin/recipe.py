@@ -24,7 +24,7 @@ from verl_ext.launch.recipe import Recipe
 
 NO_IMAGES = (
     "scores of prompts with images, videos or sounds are not supported: the validation gradient would be taken without "
-    "them. Set tracin.enable=false, or use a model of text alone"
+    "them. Set tracin.enable=false, or use a text-only model"
 )
 
 
@@ -75,7 +75,7 @@ UNSUPPORTED = (
         "reward.reward_model.enable",
         _with_rollouts(is_colocated),
         "a reward model on the actor's devices is not asked about validation rollouts, and none would ever be chosen. "
-        "Give it devices of its own: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or "
+        "Give it its own devices: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or "
         "set tracin.validation.strategy=in_batch",
     ),
     Unsupported("actor_rollout_ref.model.path", _enabled(_is_of_images), NO_IMAGES),

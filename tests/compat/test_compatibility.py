@@ -346,7 +346,7 @@ def test_tracin_refuses_a_model_of_images(tmp_path: Path, node: str | None):
     if node is None:
         _check("tracin", path)
         return
-    with pytest.raises(ConfigError, match=r"images, videos or sounds are not supported.*text alone"):
+    with pytest.raises(ConfigError, match=r"images, videos or sounds are not supported.*text-only"):
         _check("tracin", path)
 
 
@@ -354,5 +354,5 @@ def test_tracin_refuses_the_processor_of_a_model_from_a_hub(tmp_path: Path):
     trainer: Any = SimpleNamespace(
         config=_asking("tracin", ()), processor=object(), run_folder=SimpleNamespace(path=tmp_path)
     )
-    with pytest.raises(ConfigError, match="text alone"):
+    with pytest.raises(ConfigError, match="text-only"):
         TracInSelector(trainer).set_up_data()

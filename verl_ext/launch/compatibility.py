@@ -138,8 +138,8 @@ _WITHOUT_ADAPTER = (
     "actor_rollout_ref.model.lora.merge=true"
 )
 _NEVER_FINISHED = (
-    "verl starts to save in the background, and nothing in it ever asks whether that has ended, nor writes what makes "
-    "the checkpoint whole. Set checkpoint.async_save=false"
+    "verl starts to save in the background, but never checks whether saving has ended, and never writes the files that "
+    "complete the checkpoint. Set checkpoint.async_save=false"
 )
 
 _ROUNDING = "serving.rounding"
@@ -167,7 +167,7 @@ _NO_ROUNDING = (
         lambda value, config: any(
             _when_stochastic(f"model.{key}", bool)(value, config) for key in ("lora_rank", "lora_adapter_path")
         ),
-        "LoRA adapters are served beside weights that do not change, or merged and rounded to nearest by verl itself. "
+        "LoRA adapters are served next to weights that do not change, or merged and rounded to nearest by verl itself. "
         "Set serving.rounding=nearest, and where small updates count leave actor_rollout_ref.model.lora.merge=false",
     ),
     Unsupported(
@@ -195,7 +195,7 @@ SHARED = (
     Unsupported(
         "trainer.use_v1",
         is_none_of(True),
-        "verl's trainer of before v1 knows nothing of the recipe. Leave trainer.use_v1=true",
+        "recipes extend verl's v1 trainer, and this is the older one. Leave trainer.use_v1=true",
     ),
     Unsupported(
         "actor_rollout_ref.hybrid_engine",
@@ -206,8 +206,8 @@ SHARED = (
     Unsupported(
         "actor_rollout_ref.rollout.nnodes",
         lambda value, config: not value and has_engines_apart(config),
-        "the engines have devices of their own. Set rollout.nnodes and rollout.n_gpus_per_node to how many, beside "
-        "those of the trainer",
+        "the engines have their own devices. Set rollout.nnodes and rollout.n_gpus_per_node to their number, in "
+        "addition to the trainer's",
     ),
     Unsupported(
         "actor_rollout_ref.rollout.checkpoint_engine.backend",
@@ -238,7 +238,7 @@ SHARED = (
     Unsupported(
         "actor_rollout_ref.rollout.name",
         _is_on_the_cpu(is_none_of("vllm")),
-        "the CPU backend serves with vLLM alone. Set rollout.name=vllm",
+        "the CPU backend serves only with vLLM. Set rollout.name=vllm",
     ),
     Unsupported(
         "model_engine",
@@ -246,7 +246,7 @@ SHARED = (
         "none of verl's model engines has this name. Set it to dp (FSDP), megatron, torchtitan or veomni",
     ),
     Unsupported(
-        "model_engine", _is_on_the_cpu(is_none_of("dp")), "the CPU backend trains with FSDP2 alone. Leave it at dp"
+        "model_engine", _is_on_the_cpu(is_none_of("dp")), "the CPU backend trains only with FSDP2. Leave it at dp"
     ),
     Unsupported(
         "actor_rollout_ref.actor.strategy",
@@ -257,7 +257,7 @@ SHARED = (
     Unsupported(
         "actor_rollout_ref.actor.strategy",
         _is_on_the_cpu(lambda value, config: value == "fsdp"),
-        "the CPU backend trains with FSDP2 alone. Leave it at fsdp2",
+        "the CPU backend trains only with FSDP2. Leave it at fsdp2",
     ),
     Unsupported(
         "actor_rollout_ref.ref.strategy",
@@ -278,7 +278,7 @@ SHARED = (
     Unsupported(
         "trainer.save_freq",
         lambda value, config: config.model_engine == TORCHTITAN.name and isinstance(value, int) and value > 0,
-        "verl's torchtitan engine writes weights at every 500th step alone, whatever is asked for, and other "
+        "verl's torchtitan engine writes weights only at every 500th step, whatever is asked for, and other "
         "checkpoints would lack them. Set trainer.save_freq=-1: such a run cannot be resumed",
     ),
     Unsupported("actor_rollout_ref.actor.checkpoint.async_save", is_set, _NEVER_FINISHED),
@@ -298,14 +298,14 @@ SHARED = (
     Unsupported(
         "actor_rollout_ref.rollout.top_p",
         _cuts_reported_probabilities(1),
-        "the engine reports probabilities among the tokens that are left, the actor computes them among all, and the "
+        "the engine reports probabilities over the remaining tokens, the actor computes them over all tokens, and the "
         "engine guard would end the run. Set rollout.top_p=1.0 (val_kwargs.top_p is free), or "
         "engine_guard.max_probs_diff=null to go without the guard",
     ),
     Unsupported(
         "actor_rollout_ref.rollout.top_k",
         _cuts_reported_probabilities(-1, 0),
-        "the engine reports probabilities among the tokens that are left, the actor computes them among all, and the "
+        "the engine reports probabilities over the remaining tokens, the actor computes them over all tokens, and the "
         "engine guard would end the run. Set rollout.top_k=-1 (val_kwargs.top_k is free), or "
         "engine_guard.max_probs_diff=null to go without the guard",
     ),

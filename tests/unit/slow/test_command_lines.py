@@ -198,7 +198,7 @@ BAD = [
     Line(
         PLAIN,
         "trainer.v1.trainer_mode=separate_async",
-        "rollout.nnodes=0: the engines have devices of their own|train_batch_size = parameter_sync_step x ppo_mini",
+        "rollout.nnodes=0: the engines have their own devices|train_batch_size = parameter_sync_step x ppo_mini",
     ),
     Line(DEMO, SEPARATE, "and with trainer.v1.trainer_mode=separate_async generation goes on .*schedule=streaming"),
     Line(
@@ -206,7 +206,7 @@ BAD = [
     ),
     Line(PLAIN, f"{ROLLOUT}.name=sglang", "rollout.name=sglang, and it is not installed; sglang==0.5.12 is needed"),
     Line(PLAIN, f"{ROLLOUT}.name=trtllm", "rollout.name=trtllm, and it is not installed; tensorrt_llm is needed"),
-    Line(DEMO, f"{ROLLOUT}.name=sglang", "the CPU backend serves with vLLM alone. Set rollout.name=vllm"),
+    Line(DEMO, f"{ROLLOUT}.name=sglang", "the CPU backend serves only with vLLM. Set rollout.name=vllm"),
     Line(["recipe.golden_redaction.main"], f"{ROLLOUT}.name=sglang", "only vLLM is asked for the log-probs of tokens"),
     Line(
         PLAIN, "model_engine=megatron", "model_engine=megatron, and megatron-core is not installed; megatron-core and"
@@ -215,7 +215,7 @@ BAD = [
     Line(PLAIN, "model_engine=torchtitan trainer.save_freq=20", "writes weights at every 500th step alone"),
     Line(PLAIN, "actor_rollout_ref.actor.strategy=megatron", "it is of another engine than model_engine"),
     Line(PLAIN, "tracin.enable=true model_engine=megatron", "scores are taken inside FSDP2's modules"),
-    Line(DEMO, "model_engine=megatron", "the CPU backend trains with FSDP2 alone. Leave it at dp"),
+    Line(DEMO, "model_engine=megatron", "the CPU backend trains only with FSDP2. Leave it at dp"),
     Line(["recipe.golden_redaction.main"], "model_engine=megatron", "updates of single tokens are made inside verl's"),
     Line(GPU, "model_engine=veomni", "entropy_from_logits_with_chunking is an option of verl's FSDP engines"),
     Line(
