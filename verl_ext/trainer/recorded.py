@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from verl_ext.run.metrics_stream import MetricsStream
+from verl_ext.run.metrics_stream import STEP, MetricsStream
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.run_totals import RunTotals
 from verl_ext.run.status import StatusFile
@@ -55,6 +55,8 @@ class RecordedTrainer(PPOTrainer):
         if self.global_steps == 0:
             seconds = time.perf_counter() - began
             self.run_folder.write_first_validation(metrics, seconds, self.num_validation_prompts())
+            # Every logger gets step 0 at 0 rollouts and 0 seconds, where the pages have it.
+            return {**metrics, **self.totals.metrics(), STEP: 0}
         return metrics
 
     def validation_metrics(self) -> dict[str, float]:
