@@ -21,6 +21,7 @@ README_PAGES = (
 _ALIASES = {"README.md": "index.md"}
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".md": "markdown", ".toml": "toml", ".txt": "text"}
 _FENCE = re.compile(r"^( *)(```+|~~~+).*?^\1\2\s*$", re.DOTALL | re.MULTILINE)
+_BADGE = re.compile(r"^\[!\[.+\]\(.+\)\n", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -47,12 +48,13 @@ def rewrite(markdown: str, uri: str, root: Path) -> str:
 
 
 def introduction(root: Path) -> str:
-    """What README.md says between its title and its first section, with links as a page in `docs/` has them.
+    """What README.md says between its badges and its first section, with links as a page in `docs/` has them.
 
     Args:
         root: Of the repository.
     """
     text = (root / "README.md").read_text(encoding="utf-8").partition("\n## ")[0].partition("\n")[2].strip()
+    text = _BADGE.sub("", text).strip()
 
     def move(match: re.Match[str]) -> str:
         target = match[1]

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from curriculum_play import add, make_settings, play_round
+from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from verl_ext.core.errors import ConfigError
@@ -277,6 +279,19 @@ def test_the_recipes_trainer_says_how_long_the_answers_are(mine: Path):
     tags = [{"response_len": 10, "is_padding": True}, {"response_len": 4}, {"response_len": 6}]
     observer.observe(KVBatchMeta(partition_id="train", keys=["a", "b", "c"], tags=tags))
     assert observer.metrics() == {"mine/length_share": 0.5}
+
+
+# ------------------------------ the options of Fast DAPO ------------------------------
+
+
+def test_the_defaults_in_the_options_table_are_those_of_the_configuration():
+    page = (ROOT / "recipe/fast_dapo/README.md").read_text(encoding="utf-8").partition("Sizes and limits.")[2]
+    rows = re.findall(r"^\| `([\w.]+)` \| (\S+) \|", page.partition("\n### ")[0], re.MULTILINE)
+    with initialize_config_dir(str(ROOT / "configs"), version_base=None):
+        config = compose("fast_dapo")
+    assert len(rows) >= 12
+    defaults = {key: yaml.safe_load(value) for key, value in rows if not value.endswith(ELLIPSIS)}
+    assert defaults == {key: OmegaConf.select(config, key, throw_on_missing=True) for key in defaults}
 
 
 # ------------------------------ the site's own code ------------------------------
