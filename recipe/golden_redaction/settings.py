@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from recipe.golden_redaction.method.credit import CreditSettings
 from recipe.golden_redaction.method.problems import RewardSettings
-from recipe.golden_redaction.method.redaction import RedactionSettings
+from recipe.golden_redaction.method.progress import RedactionSettings
 from recipe.golden_redaction.method.targets import TargetSettings
 from verl_ext.arc.prompts import SizeLimits
 from verl_ext.core.settings import Settings, read_node

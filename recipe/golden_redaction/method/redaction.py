@@ -1,25 +1,13 @@
-"""How much of each golden solution is hidden, and whose turn it is. Pure.
+"""Which problems are visited next, and with how much of their golden solutions hidden. Pure.
 
-A golden solution of L tokens with its last k hidden gives one state, prompt + golden[:-k], and one teacher token,
-golden[-k]. Each problem has its own k from 1 (only the last token is hidden) to L (everything is):
+`progress.py` moves each problem's k. Here are the turns: each visit is one, and the problems that had the fewest come
+first. Within a turn they come from easy to hard, which is the order of `golden_lengths`, or in an order drawn from
+(seed, turn, problem id). So turns differ by at most one between problems (an excluded problem, such as one in flight,
+catches up), except for those that have retired: the next turn of a solved problem, a check, is `check_after` turns of
+the others later. A check with a high reward sends it away again, any other reward brings it back. Where a step asks for
+more problems than are waiting, the checks that are due next come early.
 
-    state reward >= grow_above   `patience` visits in a row  ->  k = min(L, max(k + 1, floor(k * growth)))
-    state reward <= shrink_below `patience` visits in a row  ->  k = max(1, min(k - 1, ceil(k / growth)))
-    anything between, or no label                            ->  k stays
-
-This is hysteresis twice: the band between the two thresholds, in which k rests, and the patience, which a visit of the
-other kind (or in the band) starts anew. A visit without a label (every rollout met an infrastructure error) neither
-counts nor interrupts. A reward that was measured under another k than the present one is stale and changes nothing.
-
-Most tokens of a solution are decided: the policy gives the teacher token more than `decided_above`, every rollout
-begins with it, and there is nothing to compare. `settle` passes over such lengths, upwards after k grew and downwards
-after it shrank, to the nearest one whose token is undecided; the log-probs of a whole golden solution cost one forward.
-If all that is left above is decided, everything is hidden; if all below is, one token.
-
-The turn goes to the problem with the fewest visits, equal ones in an order drawn from (seed, number of visits, problem
-id). So problems are visited in epochs, each in an order of its own, and visits differ by at most one between problems
-(an excluded problem, such as one in flight, catches up). An order depends on nothing but the seed and the ids: a
-resumed run continues it.
+An order depends on nothing but the settings and the ids: a resumed run continues it.
 
 P: problems.
 """
@@ -30,46 +18,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pydantic import Field, model_validator
+from recipe.golden_redaction.method.progress import Progress, RedactionSettings
 
-from verl_ext.core.settings import Settings
+_STATE_VERSION = 2
+# Of before there were turns; `Progress.read` fills in what it lacks.
+_OLDER_VERSION = 1
 
-_STATE_VERSION = 1
-
-
-class RedactionSettings(Settings):
-    """Settings of `RedactionController`."""
-
-    initial_k: int = Field(default=1, ge=1)
-    """Hidden golden tokens of every problem at the start; all of a solution that is shorter."""
-
-    grow_above: float = Field(default=0.75, gt=0, le=1)
-    """State reward from which a problem's k grows."""
-
-    shrink_below: float = Field(default=0.25, ge=0, lt=1)
-    """State reward up to which it shrinks, below grow_above. Between the two it stays."""
-
-    patience: int = Field(default=1, ge=1)
-    """Visits in a row above (below) before k changes."""
-
-    growth: float = Field(default=1.25, ge=1)
-    """Factor of a change, by at least one token. 1: one token at a time."""
-
-    decided_above: float | None = Field(default=0.98, gt=0, lt=1)
-    """Probability of the teacher token above which a length is passed over: the policy does it anyway, and no other
-    token is sampled to compare it with. null: every length is visited."""
-
-    seed: int = Field(default=0, ge=0)
-    """Of the order in which problems are visited."""
-
-    @model_validator(mode="after")
-    def _agree(self) -> "RedactionSettings":
-        if not self.shrink_below < self.grow_above:
-            raise ValueError(
-                f"grow_above must be above shrink_below, got {self.grow_above} and {self.shrink_below}: without a band "
-                "between them k never rests"
-            )
-        return self
+# What is counted since the start, and the metric of it.
+_COUNTS = {
+    "grown": "golden/k/num_grown",
+    "shrunk": "golden/k/num_shrunk",
+    "stale": "golden/k/num_stale",
+    "unlabelled": "golden/k/num_unlabelled",
+    "passed_over": "golden/k/num_passed_over",
+    "checks": "golden/retired/num_checks",
+    "returned": "golden/retired/num_returned",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +49,11 @@ class RedactedState:
     k: int
 
 
-@dataclass(slots=True)
-class _Progress:
-    """Of one problem. `streak` counts visits in a row: above 0 high ones, below 0 low ones. `is_falling`: k shrank at
-    its last change."""
-
-    length: int
-    k: int
-    streak: int = 0
-    visits: int = 0
-    last_reward: float | None = None
-    is_falling: bool = False
-
-
 class RedactionController:
     """Redaction lengths of P problems.
 
     Args:
-        golden_lengths: Tokens of each problem's golden solution, by problem id.
+        golden_lengths: Tokens of each problem's golden solution, by problem id, from easy to hard.
         settings: See there.
 
     Raises:
@@ -117,9 +68,11 @@ class RedactionController:
             raise ValueError(f"golden solutions of at least one token are needed; empty: {', '.join(empty[:5])}")
         self.settings = settings
         self._problems = {
-            problem: _Progress(length, min(settings.initial_k, length)) for problem, length in golden_lengths.items()
+            problem: Progress.start(length, min(settings.initial_k, length))
+            for problem, length in golden_lengths.items()
         }
-        self._counts = {"grown": 0, "shrunk": 0, "stale": 0, "unlabelled": 0, "passed_over": 0}
+        self._ranks = {problem: rank for rank, problem in enumerate(golden_lengths)}
+        self._counts = dict.fromkeys(_COUNTS, 0)
 
     def __len__(self) -> int:
         return len(self._problems)
@@ -138,10 +91,11 @@ class RedactionController:
         if count < 0:
             raise ValueError(f"count must be at least 0, got {count}")
         waiting = [problem for problem in self._problems if problem not in exclude]
-        waiting.sort(key=lambda problem: (self._problems[problem].visits, self._draw(problem)))
+        waiting.sort(key=self._place)
         chosen = waiting[:count]
         for problem in chosen:
             self._problems[problem].visits += 1
+            self._problems[problem].turn += 1
         return [RedactedState(problem, self._problems[problem].k) for problem in chosen]
 
     def settle(self, state: RedactedState, golden_log_probs: Sequence[float]) -> RedactedState:
@@ -162,15 +116,9 @@ class RedactionController:
             )
         if decided_above is None:
             return state
-        undecided = [k for k in range(1, progress.length + 1) if math.exp(golden_log_probs[-k]) <= decided_above]
-        if progress.is_falling:
-            k = max((k for k in undecided if k <= state.k), default=1)
-        else:
-            k = min((k for k in undecided if k >= state.k), default=progress.length)
-        self._counts["passed_over"] += abs(k - state.k)
-        if k != progress.k:
-            progress.k, progress.streak = k, 0
-        return RedactedState(state.problem, k)
+        progress.k = state.k
+        self._counts["passed_over"] += progress.settle(golden_log_probs, decided_above)
+        return RedactedState(state.problem, progress.k)
 
     def observe(self, problem: str, k: int, state_reward: float | None) -> int:
         """Take in the state reward of a visit.
@@ -196,20 +144,36 @@ class RedactionController:
         if k != progress.k:
             self._counts["stale"] += 1
             return progress.k
-        progress.last_reward = float(state_reward)
-        side = (state_reward >= settings.grow_above) - (state_reward <= settings.shrink_below)
-        progress.streak = progress.streak + side if side * progress.streak >= 0 and side else side
-        if abs(progress.streak) < settings.patience:
-            return progress.k
-        if side > 0:
-            changed = min(progress.length, max(progress.k + 1, math.floor(progress.k * settings.growth)))
+        is_check = progress.has_retired(settings)
+        change = progress.observe(state_reward, settings)
+        self._counts["grown"] += change > 0
+        self._counts["shrunk"] += change < 0
+        self._counts["checks"] += is_check
+        if progress.has_retired(settings):
+            progress.turn += settings.check_after
         else:
-            changed = max(1, min(progress.k - 1, math.ceil(progress.k / settings.growth)))
-        progress.streak = 0
-        progress.is_falling = changed < progress.k if changed != progress.k else progress.is_falling
-        self._counts["grown"] += changed > progress.k
-        self._counts["shrunk"] += changed < progress.k
-        progress.k = changed
+            self._counts["returned"] += is_check
+        return progress.k
+
+    def restore(self, problem: str, visits: Sequence[tuple[int, float | None]]) -> int:
+        """Take over where an earlier run ended with a problem; turns and counts stay those of this run.
+
+        Args:
+            problem: Its id.
+            visits: k and state reward of its visits there, in their order.
+
+        Returns:
+            The problem's k from now on.
+
+        Raises:
+            KeyError, ValueError: see `observe`; also if a length is not from 1 to the golden tokens.
+        """
+        progress, counts = self._progress(problem), dict(self._counts)
+        for k, state_reward in visits:
+            progress.jump(k)
+            self.observe(problem, k, state_reward)
+        self._counts = counts
+        progress.turn = self.settings.check_after if progress.has_retired(self.settings) else 0
         return progress.k
 
     def metrics(self) -> dict[str, float]:
@@ -217,8 +181,9 @@ class RedactionController:
 
         `golden/k/mean|min|max` in tokens, `golden/k/share` (mean of k / L), `golden/k/share_complete` (problems whose
         whole solution is hidden), `golden/k/num_grown|num_shrunk|num_stale|num_unlabelled` (visits),
-        `golden/k/num_passed_over` (lengths), `golden/visits/min|max`, and `golden/state_reward/mean` of the last
-        labelled visit of each problem (absent before the first).
+        `golden/k/num_passed_over` (lengths), `golden/visits/min|max`, `golden/retired/share` (solved problems),
+        `golden/retired/num_checks|num_returned` (visits of these, and those that brought one back), and
+        `golden/state_reward/mean` of the last labelled visit of each problem (absent before the first).
         """
         problems = list(self._problems.values())
         lengths = [progress.k for progress in problems]
@@ -230,8 +195,9 @@ class RedactionController:
             "golden/k/share_complete": sum(progress.k == progress.length for progress in problems) / len(problems),
             "golden/visits/min": float(min(progress.visits for progress in problems)),
             "golden/visits/max": float(max(progress.visits for progress in problems)),
+            "golden/retired/share": sum(progress.has_retired(self.settings) for progress in problems) / len(problems),
         }
-        metrics |= {f"golden/k/num_{name}": float(count) for name, count in self._counts.items()}
+        metrics |= {_COUNTS[name]: float(count) for name, count in self._counts.items()}
         rewards = [progress.last_reward for progress in problems if progress.last_reward is not None]
         if rewards:
             metrics["golden/state_reward/mean"] = sum(rewards) / len(rewards)
@@ -251,9 +217,12 @@ class RedactionController:
         Raises:
             ValueError: if it is of another format, or of other problems or golden solutions. Nothing has changed then.
         """
-        if state.get("state_version") != _STATE_VERSION:
-            raise ValueError(f"expected state_version {_STATE_VERSION}, got {state.get('state_version')!r}")
-        saved = {problem: _Progress(**values) for problem, values in state["problems"].items()}
+        if state.get("state_version") not in (_OLDER_VERSION, _STATE_VERSION):
+            raise ValueError(
+                f"expected state_version {_OLDER_VERSION} or {_STATE_VERSION}, got {state.get('state_version')!r}: "
+                "resume with the version of verl-signal that wrote the checkpoint, or start a new run"
+            )
+        saved = {problem: Progress.read(values) for problem, values in state["problems"].items()}
         for ours, theirs, where in (
             (self._problems, saved, "the checkpoint"),
             (saved, self._problems, "this run"),
@@ -273,11 +242,14 @@ class RedactionController:
         self._problems = {problem: saved[problem] for problem in self._problems}
         self._counts = {name: int(state["counts"].get(name, 0)) for name in self._counts}
 
-    def _progress(self, problem: str) -> _Progress:
+    def _progress(self, problem: str) -> Progress:
         if problem not in self._problems:
             raise KeyError(f"there is no problem {problem!r} among {len(self)} with a golden solution")
         return self._problems[problem]
 
-    def _draw(self, problem: str) -> bytes:
-        visits = self._problems[problem].visits
-        return hashlib.sha256(f"{self.settings.seed}\n{visits}\n{problem}".encode()).digest()
+    def _place(self, problem: str) -> tuple[int, int | bytes]:
+        """Sorts problems: those with the lowest come first."""
+        turn = self._problems[problem].turn
+        if self.settings.order == "easy_to_hard":
+            return turn, self._ranks[problem]
+        return turn, hashlib.sha256(f"{self.settings.seed}\n{turn}\n{problem}".encode()).digest()
