@@ -34,6 +34,10 @@ METRICS: Glossary = {
     "golden/visits/min": ("visits", "of the problem that was visited least"),
     "golden/visits/max": ("visits", "of the one visited most"),
     "golden/visits/warm": ("visits", "that came from an earlier run's records; only with golden.records.warm_start"),
+    "golden/visits/warm_far": (
+        "visits",
+        "of these records left out, as the policy is too far from the one that made them",
+    ),
     "golden/visits/num_actions": ("tokens", "candidate next tokens of a state, mean"),
     "golden/visits/undecided_share": ("fraction", "states with more than one candidate"),
     "golden/visits/labelled_share": ("fraction", "states with a label"),

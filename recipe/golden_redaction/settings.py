@@ -27,10 +27,15 @@ class RecordSettings(Settings):
     """Also the log-probs of a state's own tokens, under the policy and the reference."""
 
     warm_start: str | None = Field(default=None, min_length=1)
-    """File of an earlier run's entries that this one begins with. null: none."""
+    """File of an earlier run's entries that this one begins with: each problem has as many tokens hidden as there, and
+    entries that are fresh are trained on first. null: none."""
 
-    max_staleness: int | None = Field(default=8, ge=0)
-    """Weight versions that such an entry may be behind the newest of its file. null: any number."""
+    max_staleness: int | None = Field(default=64, ge=0)
+    """Weight versions that a fresh entry may be behind the newest of its file. null: any number."""
+
+    max_log_prob_gap: float | None = Field(default=0.3, ge=0)
+    """Nats by which the log-probs of a fresh entry's actions may differ, on average, from those under the present
+    policy. null: any number."""
 
 
 class SandboxSettings(Settings):

@@ -7,7 +7,6 @@ trainer and in the serving engine. All decisions are in the pure modules beside 
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -27,11 +26,12 @@ from recipe.golden_redaction.method.redaction import RedactionController
 from recipe.golden_redaction.method.rollouts import StateVisitor
 from recipe.golden_redaction.method.visits import Moment, StateVisit, copying_metrics, probability_gaps, visit_metrics
 from recipe.golden_redaction.movement_probe import MovementProbe
-from recipe.golden_redaction.records.records import TrainingRecords, make_entry, warm_start
+from recipe.golden_redaction.records.records import TrainingRecords, make_entry
 from recipe.golden_redaction.run_files import ENTRIES, PROBES, REFERENCE, TENSORS
 from recipe.golden_redaction.sandbox import make_executor
 from recipe.golden_redaction.settings import read_settings
 from recipe.golden_redaction.texts import TextLogProbs
+from recipe.golden_redaction.warm_start import read_earlier_run, restore_lengths
 from recipe.golden_redaction.worker import GoldenWorker, RankUpdate
 from verl_ext.core.errors import StaleEngineError
 from verl_ext.core.json_lines import JsonLines
@@ -62,8 +62,6 @@ class GoldenTrainer(SignalTrainer):
         self.probes = JsonLines(self.run_folder.path / PROBES)
         self.tensors = JsonLines(self.run_folder.path / TENSORS)
         self._reference = ReferenceLogProbs()
-        self._warm: list[StateVisit] = []
-        self._num_warm_used = 0
         self._num_updates = 0
 
     def new_observers(self) -> list[Observer]:
@@ -84,21 +82,7 @@ class GoldenTrainer(SignalTrainer):
         self.problems = {problem.id: problem for problem in hold_out(problems, self.golden.reward)}
         lengths = {problem.id: len(problem.golden_ids) for problem in problems}
         self.controller = RedactionController(lengths, self.golden.redaction)
-        if self.golden.records.warm_start is not None:
-            self._read_warm_start()
-
-    def _read_warm_start(self) -> None:
-        settings = self.golden.records
-        read = warm_start(Path(str(settings.warm_start)), settings.max_staleness)
-        self._warm = [
-            visit
-            for visit in read.visits
-            if visit.problem in self.problems and self.problems[visit.problem].has_state(visit.k, visit.ids)
-        ]
-        print(
-            f"warm start: {len(self._warm)} of {read.num_read} entries of {settings.warm_start} "
-            f"({read.num_stale} too old, {len(read.visits) - len(self._warm)} of other problems or token ids)"
-        )
+        self._earlier = read_earlier_run(self.golden.records, self.problems)
 
     def on_init_end(self) -> None:
         if self.golden.attention_dtype is not None:
@@ -118,6 +102,8 @@ class GoldenTrainer(SignalTrainer):
         super().on_init_end()
         if self.golden.records.prompt_log_probs:
             self.texts.measure_reference(self.run_folder.path / REFERENCE, is_first=self.global_steps == 0)
+        if self.global_steps == 0:
+            restore_lengths(self._earlier, self.controller, self._served)
 
     def fit(self, agent_loop_manager: Any) -> None:
         try:
@@ -156,7 +142,8 @@ class GoldenTrainer(SignalTrainer):
         if self.golden.records.enable:
             self.records.append([make_entry(visit, self.global_steps) for visit in visits])
         for visit in visits:
-            self.controller.observe(visit.problem, visit.k, visit.credit.state_reward)
+            if visit.recorded is None:  # the controller has taken in the others with the earlier run's lengths
+                self.controller.observe(visit.problem, visit.k, visit.credit.state_reward)
         metrics.update(self.controller.metrics())
         self._count(visits)
         return nothing
@@ -171,11 +158,12 @@ class GoldenTrainer(SignalTrainer):
     def _next_visits(self, metrics: dict[str, Any]) -> list[StateVisit]:
         """Recorded visits of a warm start as long as there are some, then new ones."""
         count = self.golden.entries_per_update * self.golden.sync_every
-        if self._num_warm_used < len(self._warm):
-            visits = self._warm[self._num_warm_used : self._num_warm_used + count]
-            self._num_warm_used += len(visits)
+        if not self._earlier.is_used_up:
+            visits = self._earlier.take(count, self._served)
             metrics["golden/visits/warm"] = float(len(visits))
-            return visits
+            metrics["golden/visits/warm_far"] = float(self._earlier.num_far)
+            if visits:
+                return visits
         states = self.controller.next_states(count)
         if self.golden.redaction.decided_above is not None or self.golden.records.prompt_log_probs:
             with self.timed("settle"):
@@ -225,9 +213,12 @@ class GoldenTrainer(SignalTrainer):
     def ask_engine(self, visits: Sequence[StateVisit], moment: Moment) -> None:
         """Note each state's tokens' log-probs under the weights that are served."""
         with self.timed(f"engine_{moment}"):
-            found = self.engines.next_token_log_probs([v.ids for v in visits], [v.tokens for v in visits])
+            found = self._served(visits)
         for visit, values in zip(visits, found, strict=True):
             visit.engine[moment] = _at_most_zero(values)
+
+    def _served(self, visits: Sequence[StateVisit]) -> list[list[float]]:
+        return self.engines.next_token_log_probs([v.ids for v in visits], [v.tokens for v in visits])
 
     def _ask_reference(self, visits: Sequence[StateVisit]) -> None:
         if not self.golden.reference:
@@ -316,7 +307,7 @@ class GoldenTrainer(SignalTrainer):
         return super().signal_state() | {
             "redaction": self.controller.state_dict(),
             "num_bytes": {name: lines.num_bytes for name, lines in self._files().items()},
-            "num_warm_used": self._num_warm_used,
+            "num_warm_used": self._earlier.num_used,
             "num_updates": self._num_updates,
         }
 
@@ -325,7 +316,7 @@ class GoldenTrainer(SignalTrainer):
         self.controller.load_state_dict(state["redaction"])
         for name, lines in self._files().items():
             lines.cut_back_to(state["num_bytes"][name])
-        self._num_warm_used, self._num_updates = state["num_warm_used"], state["num_updates"]
+        self._earlier.num_used, self._num_updates = state["num_warm_used"], state["num_updates"]
 
     def _files(self) -> dict[str, TrainingRecords | JsonLines]:
         return {"entries": self.records, "probes": self.probes, "tensors": self.tensors}

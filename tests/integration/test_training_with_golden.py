@@ -108,17 +108,19 @@ def test_recorded_entries_start_a_run_without_a_rollout(golden_lab: Lab):
     golden_lab.step()
 
     def warm_step(trainer: Any, path: str) -> tuple[dict[str, Any], int, int]:
-        before = trainer.golden
-        records = before.records.model_copy(update={"warm_start": path, "max_staleness": None})
-        trainer.golden = before.model_copy(update={"records": records})
+        from recipe.golden_redaction.warm_start import read_earlier_run
+
+        nothing = trainer._earlier
+        update = {"warm_start": path, "max_staleness": None, "max_log_prob_gap": None}
+        trainer._earlier = read_earlier_run(trainer.golden.records.model_copy(update=update), trainer.problems)
+        lengths = {name: trainer.controller.k(name) for name in trainer.problems}
         generate, trainer.visitor.visit = trainer.visitor.visit, None
         try:
-            trainer._read_warm_start()
-            trainer._num_warm_used = 0
             metrics = _step(trainer)
         finally:
-            trainer.golden, trainer.visitor.visit = before, generate
-            trainer._warm, used = [], trainer._num_warm_used
+            trainer.visitor.visit = generate
+            used, trainer._earlier = trainer._earlier.num_used, nothing
+        assert lengths == {name: trainer.controller.k(name) for name in trainer.problems}
         return metrics, used, trainer.totals.rollouts_generated
 
     earlier = _entries(golden_lab, 1)

@@ -72,6 +72,19 @@ def test_stale_entries_are_left_out(tmp_path: Path, max_staleness, weight_versio
     back = warm_start(path, max_staleness, weight_version)
     assert [kept.weight_version for kept in back.visits] == versions
     assert back.num_stale == 4 - len(versions)
+    assert [read.weight_version for read in back.history] == [0, 5, 6, 9]
+
+
+def test_a_visit_that_is_read_back_knows_what_its_policy_thought(tmp_path: Path):
+    path = tmp_path / "entries.jsonl"
+    TrainingRecords(path).append([entry(), entry(state_reward=None)])
+    first, second = warm_start(path, None).visits
+    assert first.recorded is not None
+    assert np.exp(first.recorded.log_probs) == pytest.approx([0.3, 0.4, 0.1])
+    assert first.recorded.state_reward == pytest.approx(3 / 7)
+    assert second.recorded is not None
+    assert second.recorded.state_reward is None
+    assert visit().recorded is None
 
 
 def test_a_line_that_a_killed_run_did_not_finish_is_left_out(tmp_path: Path):

@@ -115,7 +115,8 @@ class Progress:
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> "Progress":
         """From `dataclasses.asdict`, also of before there were turns: then all lengths up to k count as visited."""
-        return cls(**{"bottom": 1, "top": values["k"], "turn": values["visits"], **values})
+        older: dict[str, Any] = {"bottom": 1, "top": values["k"], "turn": values["visits"]}
+        return cls(**{**older, **values})
 
     def has_retired(self, settings: RedactionSettings) -> bool:
         """Whether the problem is solved."""

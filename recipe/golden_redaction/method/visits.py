@@ -50,6 +50,19 @@ class Rollout:
     outputs: tuple[Grid | None, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the records of an earlier run say of a visit, besides what was rolled out.
+
+    Attributes:
+        log_probs: K, in nats, under the policy that the rollouts were credited with.
+        state_reward: From 0 to 1; None: no rollout had a label.
+    """
+
+    log_probs: tuple[float, ...]
+    state_reward: float | None
+
+
 @dataclass
 class StateVisit:
     """One state with K actions; the module's docstring says when what is there.
@@ -65,6 +78,7 @@ class StateVisit:
         trainer, engine: K log-probs in nats by moment, as the trainer computes and as the engine serves them.
         reference: K log-probs under the weights that the run began with; None: not asked for.
         own_log_probs: Of the state's own tokens, for the records; None: not measured.
+        recorded: Of a visit that was read back from its record; None: this run's own.
         credit, targets: Of the actions.
     """
 
@@ -79,6 +93,7 @@ class StateVisit:
     engine: dict[Moment, Sequence[float]] = field(default_factory=dict[Moment, Sequence[float]])
     reference: Sequence[float] | None = None
     own_log_probs: dict[str, list[float | None]] | None = None
+    recorded: Recorded | None = field(default=None, compare=False)
     credit: StateCredit = field(init=False, repr=False, compare=False)
     targets: Targets = field(init=False, repr=False, compare=False)
 

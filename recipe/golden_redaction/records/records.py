@@ -1,7 +1,8 @@
 """Training entries of a run, kept for the trace viewer, for people, and to start a later run from. Pure.
 
 `schema.py` has the schema, and an entry is a visit of it in JSON. `warm_start` reads visits back with their rollouts;
-those that a much older policy made are left out, by how many weight versions they are behind.
+those that a much older policy made are apart, by how many weight versions they are behind. `method/earlier_run.py` has
+what a run does with them.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from recipe.golden_redaction.method.visits import Rollout, StateVisit
+from recipe.golden_redaction.method.visits import Recorded, Rollout, StateVisit
 from recipe.golden_redaction.records.schema import SCHEMA_VERSION, RecordError, find_problems
 from verl_ext.core.json_lines import JsonLines
 
@@ -54,12 +55,14 @@ class WarmStart:
 
     Attributes:
         visits: Of valid and fresh entries, rolled out, in the file's order.
+        history: Of all valid entries.
         num_read: Entries in the file.
         num_stale: Left out, because their policy is too old.
         is_cut: The last line was incomplete (the run was killed while writing it) and is left out.
     """
 
     visits: list[StateVisit]
+    history: list[StateVisit]
     num_read: int
     num_stale: int
     is_cut: bool
@@ -115,6 +118,7 @@ def read_visit(entry: Mapping[str, Any]) -> StateVisit:
         tokens=tuple(action["token"] for action in entry["actions"]),
         weight_version=entry["weight_version"],
         rollouts=tuple(tuple(map(_unpack, action["rollouts"])) for action in entry["actions"]),
+        recorded=Recorded(tuple(action["log_prob_before"] for action in entry["actions"]), entry["state_reward"]),
     )
 
 
@@ -168,7 +172,7 @@ def warm_start(path: Path, max_staleness: int | None, weight_version: int | None
     version = newest if weight_version is None else weight_version
     # A policy ahead of ours is another one, and as far from ours as one that is behind.
     fresh = [v for v in visits if max_staleness is None or abs(version - v.weight_version) <= max_staleness]
-    return WarmStart(fresh, len(visits), len(visits) - len(fresh), is_cut)
+    return WarmStart(fresh, visits, len(visits), len(visits) - len(fresh), is_cut)
 
 
 def _plain(value: Any) -> Any:

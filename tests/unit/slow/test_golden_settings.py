@@ -46,14 +46,14 @@ def test_every_setting_is_read():
         "reference": False, "attention_dtype": "bf16", "tensor_statistics_every": 0,
         "redaction": {
             "initial_k": 3, "grow_above": 0.9, "shrink_below": 0.1, "patience": 2, "growth": 2.0,
-            "decided_above": None, "seed": 4,
+            "decided_above": None, "retire_after": None, "check_after": 3, "order": "random", "seed": 4,
         },
         "credit": {"num_next_tokens": 4, "max_actions": 3, "rollouts_per_action": 8, "min_labels": 2, "alpha": 0.1},
         "targets": {"mass_from_others": 0.25, "steps": 3, "aim": 0.8, "reduction": "sum"},
         "limits": {"max_cells": 100, "max_prompt_tokens": 200, "max_golden_tokens": 300},
         "records": {
             "enable": False, "outputs": False, "prompt_log_probs": False, "warm_start": "entries.jsonl",
-            "max_staleness": None,
+            "max_staleness": None, "max_log_prob_gap": None,
         },
         "reward": {"test_pairs": False, "fresh_pairs": "fresh.jsonl", "num_fresh": 2},
         "sandbox": {
@@ -92,6 +92,7 @@ def test_every_setting_is_read():
         ("golden.records.prompt_log_probs=1", "golden.records.prompt_log_probs must be true or false, got 1"),
         ("golden.records.warm_start=3", "golden.records.warm_start must be a text or null, got 3"),
         ("golden.records.max_staleness=-1", "golden.records.max_staleness must be an int >= 0 or null, got -1"),
+        ("golden.records.max_log_prob_gap=-1", "golden.records.max_log_prob_gap must be a number >= 0 or null, got -1"),
         (
             "golden.sandbox.executor=docker",
             "golden.sandbox.executor must be one of local, sandbox_fusion, got 'docker'",

@@ -1,0 +1,42 @@
+"""What a run begins with where `golden.records.warm_start` names an earlier run's entries."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from recipe.golden_redaction.method.earlier_run import Ask, EarlierRun
+from recipe.golden_redaction.method.problems import Problem
+from recipe.golden_redaction.method.redaction import RedactionController
+from recipe.golden_redaction.method.visits import StateVisit
+from recipe.golden_redaction.records.records import warm_start
+from recipe.golden_redaction.settings import RecordSettings
+
+
+def read_earlier_run(settings: RecordSettings, problems: Mapping[str, Problem]) -> EarlierRun:
+    """The visits of these problems, as far as their states have the same token ids; says how many there are.
+
+    Raises:
+        RecordError: if the file is none of entries.
+    """
+    if settings.warm_start is None:
+        return EarlierRun((), (), settings.max_log_prob_gap)
+    read = warm_start(Path(settings.warm_start), settings.max_staleness)
+
+    def is_ours(visit: StateVisit) -> bool:
+        return visit.problem in problems and problems[visit.problem].has_state(visit.k, visit.ids)
+
+    history, recent = (list(filter(is_ours, visits)) for visits in (read.history, read.visits))
+    print(
+        f"warm start: {len(recent)} of {read.num_read} entries of {settings.warm_start} "
+        f"({read.num_stale} too old, {len(read.visits) - len(recent)} of other problems or token ids)"
+    )
+    return EarlierRun(history, recent, settings.max_log_prob_gap)
+
+
+def restore_lengths(earlier: EarlierRun, controller: RedactionController, ask: Ask) -> None:
+    """Hide as much of each problem as the earlier run did when its policy was last near this one."""
+    if not earlier.num_problems:
+        return
+    found = earlier.lengths(ask)
+    for problem, visits in found.items():
+        controller.restore(problem, visits)
+    print(f"warm start: {len(found)} of {earlier.num_problems} problems go on from where they were")
