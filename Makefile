@@ -89,8 +89,8 @@ browser:
 
 demo-arc-data: setup
 	@test -f $(ARC) || $(PY) -m data_preprocess.arc_made --local_save_dir $(ARC_DATA)
-	@$(PY) -m data_preprocess.arc_model --input $(ARC) --local_save_dir $(ARC_MODEL)
-	@$(PY) -m data_preprocess.arc --arc1_training $(ARC) --local_save_dir $(ARC_DATA) --tasks \
+	@$(PY) -m data_preprocess.arc_model --input $(ARC) --local_save_dir $(ARC_MODEL) --grid_format spaced
+	@$(PY) -m data_preprocess.arc --arc1_training $(ARC) --local_save_dir $(ARC_DATA) --grid_format spaced --tasks \
 		"$$($(PY) -c 'import json; print(json.load(open("$(ARC_MODEL)/settings.json"))["settings"]["tasks"])')"
 
 demo-arc: demo-arc-data  ## Golden redaction on the CPU, to the end. ARC=FILE: on ARC's own tasks

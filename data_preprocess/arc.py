@@ -5,11 +5,11 @@
 
 Files are `{id: {train, test}}` in .json or .json.gz, or folders of <id>.json files. Writes a parquet file of each that
 is given: arc_agi_1_training.parquet and so on. The prompt has the instruction and every example
-(`verl_ext/arc/prompts.py`). Columns beyond verl's schema:
+(`verl_ext/arc/prompts.py`); --grid_format and --test_inputs say how it shows the tasks. Columns beyond verl's schema:
 
     prompt_ids   token ids of the rendered prompt with the assistant prefix that ends in `Observations:`; with
                  --tokenizer only
-    test_pairs   JSON [{"input", "output"}] of the test pairs, which are in neither prompt nor ground truth
+    test_pairs   JSON [{"input", "output"}] of the test pairs. Their outputs are in neither prompt nor ground truth
 
 `reward_model.ground_truth` is JSON {"train": [{"input", "output"}]}: what a rollout's reward is computed from.
 `extra_info` has `index` ("arc_agi_1/007bbfb7"), `split`, `task_id`, `num_cells` and `num_examples`.
@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from data_preprocess.ending import errors_in_one_line
-from verl_ext.arc.prompts import SizeLimits, Tokenizer, encode_prompt, user_message
+from verl_ext.arc.prompt_options import add_prompt_arguments, prompt_settings
+from verl_ext.arc.prompts import DEFAULT, PromptSettings, SizeLimits, Tokenizer, encode_prompt, user_message
 from verl_ext.data.arc_tasks import Pair, Task, TaskOverlap, find_overlap, read_tasks
 from verl_ext.data.row_choice import draw
 from verl_ext.data.row_report import print_counts, reasons
@@ -97,7 +98,12 @@ def keep_named(
 
 
 def to_rows(
-    file: str, tasks: Iterable[Task], limits: SizeLimits, tokenizer: Tokenizer | None, counts: Counter[str]
+    file: str,
+    tasks: Iterable[Task],
+    limits: SizeLimits,
+    tokenizer: Tokenizer | None,
+    counts: Counter[str],
+    prompt: PromptSettings = DEFAULT,
 ) -> list[dict[str, Any]]:
     """Rows of the schema; `counts` gets the tasks over a limit, by which.
 
@@ -107,19 +113,20 @@ def to_rows(
         limits: `max_prompt_tokens` is not checked without a tokenizer.
         tokenizer: None: no prompt ids.
         counts: Is added to.
+        prompt: How tasks are shown.
     """
     rows = []
     for task in tasks:
         # Large tasks are never tokenized: the size in cells is known at once.
         reason = limits.exceeded_by(task)
-        ids = encode_prompt(task, tokenizer) if tokenizer is not None and reason is None else None
+        ids = encode_prompt(task, tokenizer, prompt) if tokenizer is not None and reason is None else None
         reason = reason or limits.exceeded_by(task, ids)
         if reason is not None:
             counts[reason] += 1
             continue
         row = make_row(
             data_source(file),
-            user_message(task),
+            user_message(task, prompt),
             json.dumps({"train": _pairs(task.train)}),
             index=f"{data_source(file)}/{task.id}",
             split=split_name(file),
@@ -155,7 +162,7 @@ def prepare(args: argparse.Namespace) -> None:
     limits = SizeLimits(max_cells=args.max_cells, max_prompt_tokens=args.max_prompt_tokens)
     rows = {}
     for name, tasks in collections.items():
-        within = to_rows(name, tasks, limits, tokenizer, counts[name])
+        within = to_rows(name, tasks, limits, tokenizer, counts[name], prompt_settings(args))
         if args.max_rows is not None and args.max_rows < len(within) and split_name(name) == "training":
             by_id = {row["extra_info"]["task_id"]: row for row in within}
             drawn, others = draw([task for task in tasks if task.id in by_id], args.max_rows, args.seed)
@@ -207,6 +214,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help="collection: .json, .json.gz or a folder")
     parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the parquet files")
     parser.add_argument("--tokenizer", help="folder or hub name of the model whose tokenizer makes prompt_ids")
+    add_prompt_arguments(parser)
     parser.add_argument("--tasks", metavar="ID,ID", help="keep only these tasks")
     parser.add_argument("--max_cells", type=int, help="leave out tasks with more cells in their examples")
     parser.add_argument("--max_prompt_tokens", type=int, help="leave out longer prompts; needs --tokenizer")

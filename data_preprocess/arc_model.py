@@ -8,7 +8,8 @@ About two minutes on one CPU core; a second call with the same settings and data
 nothing may be downloaded for a demo, and a task's pairs cannot be made from its golden solution. See
 `verl_ext.data.arc_tasks` for its forms.
 
-The model learns a few tasks by heart: it sees their prompts as golden redaction makes them, and behind each prompt
+The model learns a few tasks by heart: it sees their prompts as golden redaction makes them (with the --grid_format and
+--test_inputs of the run's `golden.prompt`: in another form it knows none of its tasks), and behind each prompt
 copies of the golden solution with mistakes drawn anew (`data_preprocess.demo_models.arc_mistakes`). So it writes
 programs, ends them, and is sure of nearly every token, but in a handful of states of a golden solution it has the right
 token at about three quarters, and one or two plausible wrong ones share the rest. Those are the states in which
@@ -48,6 +49,7 @@ from data_preprocess.demo_models.arc_model_report import print_report
 from data_preprocess.demo_models.model_training import fit, train_cached
 from data_preprocess.demo_models.small_model import SmallModelSettings, build_model
 from data_preprocess.ending import errors_in_one_line
+from verl_ext.arc.prompt_options import add_prompt_arguments, prompt_settings
 from verl_ext.arc.prompts import SizeLimits, encode_golden
 
 # A prompt and its answer have some 1,200 tokens at most.
@@ -166,6 +168,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--input", type=Path, help="ARC-AGI-1's training tasks: .json, .json.gz or a folder")
     parser.add_argument("--local_save_dir", type=Path, required=True, help="folder of the model itself")
     parser.add_argument("--tasks", help="ids with commas between them; otherwise --num_tasks are chosen by their size")
+    add_prompt_arguments(parser)
     parser.add_argument("--num_tasks", type=int, default=8)
     parser.add_argument("--max_prompt_tokens", type=int, default=900)
     parser.add_argument("--max_golden_tokens", type=int, default=200)
@@ -177,16 +180,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     with errors_in_one_line(args.local_save_dir, ValueError):
         settings = ArcModelSettings(seed=args.seed, steps=args.steps)
         limits = SizeLimits(max_prompt_tokens=args.max_prompt_tokens, max_golden_tokens=args.max_golden_tokens)
+        prompt = prompt_settings(args)
         texts = tutorial_texts(settings.max_sites)
         tokenizer = train_tokenizer(texts, settings.vocab_size)
         lessons = choose(
-            read_lessons(args.input, tokenizer, settings.max_sites),
+            read_lessons(args.input, tokenizer, settings.max_sites, prompt),
             limits,
             args.tasks.split(",") if args.tasks else args.num_tasks,
         )
         ids = ",".join(lesson.task.id for lesson in lessons)
         learned = [part for lesson in lessons for part in (str(lesson.task), lesson.source)]
-        record = dataclasses.asdict(settings) | {"tasks": ids, "data": digest([*texts, *learned])}
+        record = dataclasses.asdict(settings) | {
+            "tasks": ids,
+            "data": digest([*texts, *learned]),
+            "prompt": prompt.model_dump(),
+        }
         # Matrices this small gain nothing from a second thread, and the weights depend on the number of threads.
         torch.set_num_threads(1)
         trained: list[Qwen2ForCausalLM] = []

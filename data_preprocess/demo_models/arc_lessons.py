@@ -13,8 +13,10 @@ from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from verl_ext.arc.order import LEVELS
 from verl_ext.arc.prompts import (
     ASSISTANT_PREFIX,
+    DEFAULT,
     FENCE,
     INSTRUCTION,
+    PromptSettings,
     SizeLimits,
     Tokenizer,
     encode_golden,
@@ -97,7 +99,13 @@ def closing_ids(tokenizer: SavedTokenizer) -> list[int]:
     return [*tokenizer(f"\n{FENCE}", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
 
 
-def make_lesson(task: Task, source: str, tokenizer: SavedTokenizer, max_sites: int | None = None) -> Lesson:
+def make_lesson(
+    task: Task,
+    source: str,
+    tokenizer: SavedTokenizer,
+    max_sites: int | None = None,
+    prompt: PromptSettings = DEFAULT,
+) -> Lesson:
     """The lesson of a task.
 
     Raises:
@@ -107,12 +115,14 @@ def make_lesson(task: Task, source: str, tokenizer: SavedTokenizer, max_sites: i
         task,
         source,
         tuple(find_sites(source, max_sites)),
-        tuple(encode_prompt(task, tokenizer)),
+        tuple(encode_prompt(task, tokenizer, prompt)),
         tuple(encode_golden(source, tokenizer)),
     )
 
 
-def read_lessons(path: Path | None, tokenizer: SavedTokenizer, max_sites: int | None = None) -> list[Lesson]:
+def read_lessons(
+    path: Path | None, tokenizer: SavedTokenizer, max_sites: int | None = None, prompt: PromptSettings = DEFAULT
+) -> list[Lesson]:
     """Every task of a collection that has a golden solution, in the order of the solutions.
 
     Raises:
@@ -126,7 +136,7 @@ def read_lessons(path: Path | None, tokenizer: SavedTokenizer, max_sites: int | 
     names = [name for name in solution_names() if name in tasks]
     if not names:
         raise SourceError(f"{path}: no task of it has a golden solution. {_WHERE_FROM}")
-    return [make_lesson(tasks[name], read_solution(name), tokenizer, max_sites) for name in names]
+    return [make_lesson(tasks[name], read_solution(name), tokenizer, max_sites, prompt) for name in names]
 
 
 def choose(lessons: Iterable[Lesson], limits: SizeLimits, wanted: int | Sequence[str]) -> list[Lesson]:

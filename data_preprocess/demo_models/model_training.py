@@ -98,6 +98,15 @@ def is_cached(settings: Mapping[str, Any], folder: Path) -> bool:
         return False
 
 
+def _changed(settings: Mapping[str, Any], folder: Path) -> list[str]:
+    """Names of the settings in which the model of a folder differs; none if it has no model."""
+    try:
+        old = json.loads((folder / SETTINGS_FILE).read_text())["settings"]
+        return [name for name in {**old, **settings} if old.get(name) != json.loads(json.dumps(settings.get(name)))]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
 def train_cached(
     settings: Mapping[str, Any], folder: Path, train: Callable[[], Sequence[Saveable]], *, force: bool = False
 ) -> Path:
@@ -122,6 +131,8 @@ def train_cached(
             f"{folder} exists and is not a model of this program (it has no {SETTINGS_FILE}); expected a new or empty "
             "folder. Give another --local_save_dir."
         )
+    if changed := _changed(settings, folder):
+        print(f"{folder} has a model of other settings ({', '.join(changed)}): a new one takes its place", flush=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     parts = train()
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:

@@ -6,6 +6,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from recipe.golden_redaction.method.problems import Problem, hold_out, read_problems
+from recipe.golden_redaction.method.prompt_format import check_model
 from recipe.golden_redaction.records.records import warm_start
 from recipe.golden_redaction.records.schema import RecordError
 from recipe.golden_redaction.sandbox import make_executor
@@ -67,12 +68,21 @@ def _problems(config: DictConfig) -> list[str]:
         problems.append("fused kernels make no logits, which tokens are read from: set model.use_fused_kernels=false")
     if str(actor.fsdp_config.get("dtype", "")) in ("fp16", "float16"):
         problems.append("float16 with a gradient scaler is not supported: set actor.fsdp_config.dtype to bfloat16")
+    if not rollout.enable_chunked_prefill and _asks_for_texts(config.golden):
+        problems.append(
+            "the engine computes the log-probs of whole texts, and has no memory for the logits of a whole prompt at "
+            "once: set rollout.enable_chunked_prefill=true, so that a chunk has rollout.max_num_batched_tokens tokens"
+        )
     if config.golden.reference != actor.use_kl_loss:
         problems.append(
             "verl builds a reference policy only with actor.use_kl_loss=true (its KL loss itself is not used here): "
             f"set it to {str(config.golden.reference).lower()}, as golden.reference is"
         )
     return problems
+
+
+def _asks_for_texts(golden: DictConfig) -> bool:
+    return golden.redaction.decided_above is not None or golden.records.prompt_log_probs
 
 
 def _brings_a_selector(node: Any) -> bool:
@@ -90,7 +100,8 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
         raise ConfigError(
             f"actor_rollout_ref.model.path={path}: no model with a tokenizer there ({str(error).splitlines()[0]})"
         ) from None
-    problems, counts = read_problems(data_files(config), tokenizer, settings.limits)
+    check_model(Path(path), settings.prompt)
+    problems, counts = read_problems(data_files(config), tokenizer, settings.limits, prompt=settings.prompt)
     problems = hold_out(problems, settings.reward)
     print(f"{len(problems)} problems ({reasons(counts)}), {_range(problems)}")
     print(f"rewards: {_reward(problems)}")

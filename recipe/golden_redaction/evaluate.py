@@ -25,11 +25,13 @@ from recipe.golden_redaction.evaluation.inputs import read_fresh, read_states
 from recipe.golden_redaction.evaluation.states import Outcome, StateResult, choose_rungs, measure_state
 from recipe.golden_redaction.evaluation.tables import compare, render, render_comparison, summarize
 from recipe.golden_redaction.method.problems import Problem, read_problems
+from recipe.golden_redaction.method.prompt_format import check_model
 from recipe.golden_redaction.method.redaction import RedactedState
 from recipe.golden_redaction.records.schema import RecordError
 from recipe.golden_redaction.sandbox import make_executor
 from recipe.golden_redaction.settings import SandboxSettings
-from verl_ext.arc.prompts import SizeLimits, decode_answer, program
+from verl_ext.arc.prompt_options import add_prompt_arguments
+from verl_ext.arc.prompts import PromptSettings, SizeLimits, decode_answer, program
 from verl_ext.arc.solutions import GOLDEN
 from verl_ext.core.errors import SignalError
 from verl_ext.core.settings import build
@@ -61,6 +63,7 @@ class GoldenEvaluateSettings:
         golden_folder: Has <task>.py files.
         limit: Only the first so many tasks, golden ones from easy to hard first; None: all.
         limits: Larger tasks are left out.
+        prompt: How tasks are shown.
         sandbox: Where programs run.
         chunk_size: States that are answered, scored and kept at once.
         kv_cache_gib: Memory of the key-value cache on a CPU, in GiB; a GPU uses what is free.
@@ -80,6 +83,7 @@ class GoldenEvaluateSettings:
     golden_folder: Path = GOLDEN
     limit: int | None = None
     limits: SizeLimits = field(default_factory=SizeLimits)
+    prompt: PromptSettings = field(default_factory=PromptSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     chunk_size: int = 32
     kv_cache_gib: float = 1.0
@@ -216,8 +220,9 @@ def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
     prepare_vllm()
     settings = replace(settings, model=merged_model(settings.model))
     tokenizer = load_tokenizer(settings.model)
+    check_model(Path(settings.model), settings.prompt)
     problems, counts = read_problems(
-        settings.data, tokenizer, settings.limits, settings.golden_folder, needs_golden=False
+        settings.data, tokenizer, settings.limits, settings.golden_folder, needs_golden=False, prompt=settings.prompt
     )
     problems = _within_context(problems[: settings.limit], settings, counts)
     by_id = {problem.id: problem for problem in problems}
@@ -235,7 +240,7 @@ def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
             results = measure(questions, store, programs, fresh)
     finally:
         store.close()
-    nodes = {"limits": settings.limits.model_dump(), "sandbox": settings.sandbox.model_dump()}
+    nodes = {name: getattr(settings, name).model_dump() for name in ("limits", "prompt", "sandbox")}
     return {"settings": asdict(settings) | nodes, "tasks": dict(counts), **summarize(rungs, results)}
 
 
@@ -285,6 +290,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, help="only the first so many tasks")
     parser.add_argument("--max_cells", type=int, help="leave out tasks with more cells in their examples")
     parser.add_argument("--max_prompt_tokens", type=int, help="leave out longer prompts")
+    add_prompt_arguments(parser)
     parser.add_argument("--executor", choices=("local", "sandbox_fusion"), default="local", help="runs the programs")
     parser.add_argument("--sandbox_url", help="of a Sandbox Fusion server's run_code")
     parser.add_argument("--sandbox_workers", type=int, help="programs at the same time")
@@ -304,11 +310,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         before = _read_result(other) if other else None
         limits = {name: args.pop(name) for name in ("max_cells", "max_prompt_tokens")}
+        prompt = {"grid": args.pop("grid_format"), "test_inputs": args.pop("test_inputs")}
         sandbox = {name: args.pop(f"sandbox_{name}") for name in ("url", "workers", "require")}
         sandbox["executor"] = args.pop("executor")
         settings = GoldenEvaluateSettings(
             **args,
             limits=build(SizeLimits, limits, "limits", "--help"),
+            prompt=build(PromptSettings, prompt, "prompt", "--help"),
             sandbox=build(SandboxSettings, sandbox, "sandbox", "--help"),
         )
         content = evaluate(settings)

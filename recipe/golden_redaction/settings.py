@@ -9,7 +9,7 @@ from recipe.golden_redaction.method.credit import CreditSettings
 from recipe.golden_redaction.method.problems import RewardSettings
 from recipe.golden_redaction.method.progress import RedactionSettings
 from recipe.golden_redaction.method.targets import TargetSettings
-from verl_ext.arc.prompts import SizeLimits
+from verl_ext.arc.prompts import PromptSettings, SizeLimits
 from verl_ext.core.settings import Settings, read_node
 from verl_ext.core.settings_file import SettingsFile
 
@@ -127,6 +127,8 @@ class GoldenSettings(Settings):
     credit: CreditSettings = CreditSettings()
 
     targets: TargetSettings = TargetSettings()
+
+    prompt: PromptSettings = PromptSettings()
 
     limits: SizeLimits = SizeLimits()
 

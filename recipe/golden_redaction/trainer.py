@@ -78,7 +78,8 @@ class GoldenTrainer(SignalTrainer):
 
     def set_up_problems(self) -> None:
         """Read the problems, and what a warm start brings; verl's data loader is there."""
-        problems, _ = read_problems(data_files(self.config), self.tokenizer, self.golden.limits)
+        files, prompt = data_files(self.config), self.golden.prompt
+        problems, _ = read_problems(files, self.tokenizer, self.golden.limits, prompt=prompt)
         self.problems = {problem.id: problem for problem in hold_out(problems, self.golden.reward)}
         lengths = {problem.id: len(problem.golden_ids) for problem in problems}
         self.controller = RedactionController(lengths, self.golden.redaction)

@@ -8,6 +8,8 @@ from data_preprocess import arc, arc_made, arc_model
 
 NUM_TASKS = 3
 STEPS = 90
+# As `golden_redaction_cpu` has it.
+SPACED = ("--grid_format", "spaced")
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ def make_golden_assets(folder: Path) -> GoldenAssets:
     """Make them, with the scripts that the demo uses."""
     arc_made.main(["--local_save_dir", str(folder)])
     made, model = folder / arc_made.FILE, folder / "model"
-    sizes = ["--num_tasks", str(NUM_TASKS), "--steps", str(STEPS), "--samples", "0"]
+    sizes = ["--num_tasks", str(NUM_TASKS), "--steps", str(STEPS), "--samples", "0", *SPACED]
     arc_model.main(["--input", str(made), "--local_save_dir", str(model), *sizes])
     tasks = json.loads((model / "settings.json").read_text(encoding="utf-8"))["settings"]["tasks"]
-    arc.main(["--arc1_training", str(made), "--local_save_dir", str(folder), "--tasks", tasks])
+    arc.main(["--arc1_training", str(made), "--local_save_dir", str(folder), "--tasks", tasks, *SPACED])
     return GoldenAssets(model, folder / "arc_agi_1_training.parquet", tuple(tasks.split(",")))

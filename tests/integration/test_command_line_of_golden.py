@@ -80,6 +80,11 @@ def test_every_step_is_in_the_stream_and_the_last_line_says_what_was_found(contr
         ("golden.max_new_tokens=100000", ["engine's context", "max_new_tokens"]),
         ("golden.records.warm_start=/nowhere.jsonl", ["golden.records.warm_start", "no such file"]),
         ("golden.limits.max_prompt_tokens=5", ["none of the", "golden.limits"]),
+        (
+            "actor_rollout_ref.rollout.enable_chunked_prefill=false",
+            ["log-probs of whole texts", "chunked_prefill=true"],
+        ),
+        ("golden.prompt.grid=compact", ["was trained on prompts with grid=spaced", "--grid_format spaced"]),
         ("selectors=[my.Selector]", ["for a selector to choose from", "unset selectors"]),
         ("+signal=tracin tracin.enable=true", ["for a selector to choose from", "unset tracin.enable"]),
     ],

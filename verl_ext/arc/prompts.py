@@ -2,8 +2,8 @@
 
 The user message has the instruction with the function's skeleton and every example, each grid with its size and once
 more transposed (columns become lines of text, so that vertical patterns are as near to each other as horizontal ones).
-Test pairs are never in it. The assistant's answer begins with a prefix that ends in `Observations:`, and a golden
-solution is what follows:
+The outputs of test pairs are never in it, their inputs only on request. The assistant's answer begins with a prefix
+that ends in `Observations:`, and a golden solution is what follows:
 
     prompt ids   ids of (rendered chat + assistant prefix), encoded as one text
     golden ids   ids of the golden solution's source after `Observations:`, encoded as a text of its own
@@ -18,7 +18,7 @@ not given the chance, in states and golden solutions alike.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
@@ -65,7 +65,9 @@ class Tokenizer(Protocol):
 
     def __call__(self, text: str, *, add_special_tokens: bool = True) -> Any: ...
 
-    def apply_chat_template(self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool) -> Any:
+    def apply_chat_template(
+        self, conversation: Any, *, tokenize: bool, add_generation_prompt: bool, **kwargs: Any
+    ) -> Any:
         """As in transformers."""
         ...
 
@@ -74,6 +76,23 @@ class Tokenizer(Protocol):
     ) -> Any:
         """As in transformers."""
         ...
+
+
+class PromptSettings(Settings):
+    """How a task is shown. A model that was trained on one form knows no other."""
+
+    grid: Literal["compact", "spaced"] = "compact"
+    """Cells of a row. compact: 070, a token for each cell with most tokenizers. spaced: 0 7 0, nearly twice as many."""
+
+    test_inputs: bool = False
+    """Also show the inputs of the test pairs; their outputs are never shown."""
+
+
+DEFAULT = PromptSettings()
+
+_BETWEEN = {"compact": "", "spaced": " "}
+
+TEST_SENTENCE = "The function must map these inputs as well; their outputs are not shown.\n"
 
 
 class SizeLimits(Settings):
@@ -105,22 +124,27 @@ class SizeLimits(Settings):
 # ------------------------------ text ------------------------------
 
 
-def render_grid(name: str, grid: Grid) -> str:
-    """A grid with its size, and the same transposed."""
+def render_grid(name: str, grid: Grid, between: str = "") -> str:
+    """A grid with its size, and the same transposed; `between` stands between the cells of a row."""
     rows, columns = len(grid), len(grid[0])
     return (
-        f"{name} ({rows} x {columns}):\n{_lines(grid)}\n"
-        f"{name} transposed ({columns} x {rows}):\n{_lines(tuple(zip(*grid, strict=True)))}"
+        f"{name} ({rows} x {columns}):\n{_lines(grid, between)}\n"
+        f"{name} transposed ({columns} x {rows}):\n{_lines(tuple(zip(*grid, strict=True)), between)}"
     )
 
 
-def user_message(task: Task) -> str:
+def user_message(task: Task, settings: PromptSettings = DEFAULT) -> str:
     """The instruction and every example; ends in a line break, as a base model's answer follows at once."""
-    examples = [
-        f"Example {number}\n{render_grid('Input', pair.input)}\n{render_grid('Output', pair.output)}\n"
-        for number, pair in enumerate(task.train, start=1)
-    ]
-    return "\n".join([INSTRUCTION, *examples])
+    between = _BETWEEN[settings.grid]
+    parts = [INSTRUCTION]
+    for number, pair in enumerate(task.train, start=1):
+        grids = (render_grid("Input", pair.input, between), render_grid("Output", pair.output, between))
+        parts.append("\n".join([f"Example {number}", *grids, ""]))
+    if settings.test_inputs:
+        parts.append(TEST_SENTENCE)
+        for number, pair in enumerate(task.test, start=1):
+            parts.append(f"Test {number}\n{render_grid('Input', pair.input, between)}\n")
+    return "\n".join(parts)
 
 
 def golden_text(source: str) -> str:
@@ -144,28 +168,36 @@ def program(answer: str) -> str:
     return CODE_PREFIX + answer.partition(FENCE)[0].rstrip() + "\n"
 
 
-def _lines(grid: Grid) -> str:
-    return "\n".join(" ".join(map(str, row)) for row in grid)
+def _lines(grid: Grid, between: str) -> str:
+    return "\n".join(between.join(map(str, row)) for row in grid)
 
 
 # ------------------------------ token ids ------------------------------
 
 
-def encode_prompt(task: Task, tokenizer: Tokenizer) -> list[int]:
+def encode_prompt(task: Task, tokenizer: Tokenizer, settings: PromptSettings = DEFAULT) -> list[int]:
     """Prompt ids of a task, with the assistant prefix.
 
     A tokenizer with a chat template renders the user message and opens the assistant's turn; one without (a base
     model's) gets the plain text, behind a begin-of-text token where it puts one before plain text.
     """
     if tokenizer.chat_template is None:
-        text = user_message(task) + ASSISTANT_PREFIX
+        text = user_message(task, settings) + ASSISTANT_PREFIX
         first = list(tokenizer("a")["input_ids"])[:1]
         start = first if first and first[0] == tokenizer.bos_token_id else []
         return [*start, *_encode(text, tokenizer)]
-    rendered = tokenizer.apply_chat_template(
-        [{"role": "user", "content": user_message(task)}], tokenize=False, add_generation_prompt=True
+    return _encode(open_turn(user_message(task, settings), tokenizer) + ASSISTANT_PREFIX, tokenizer)
+
+
+def open_turn(message: str, tokenizer: Tokenizer) -> str:
+    """A user message in the tokenizer's chat template, with the assistant's turn opened.
+
+    Where a template can switch thinking off, it is: the answer begins with a program.
+    """
+    switch = {"enable_thinking": False} if "enable_thinking" in str(tokenizer.chat_template) else {}
+    return tokenizer.apply_chat_template(
+        [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True, **switch
     )
-    return _encode(rendered + ASSISTANT_PREFIX, tokenizer)
 
 
 def encode_golden(source: str, tokenizer: Tokenizer) -> list[int]:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_ext.arc.prompts import FENCE, program
+from verl_ext.arc.prompts import FENCE, open_turn, program
 from verl_ext.arc.solutions import GoldenError, read_pairs, read_solution, solution_names
 from verl_ext.data.arc_tasks import Pair
 from verl_ext.sandbox.executor import Executor
@@ -129,12 +129,9 @@ def _sampler(args: argparse.Namespace) -> Callable[[str, str], Sequence[str]]:
     model: Any = AutoModelForCausalLM.from_pretrained(args.model).to(args.device).eval()
 
     def sample(message: str, start: str) -> Sequence[str]:
-        if tokenizer.chat_template is None:
-            text = message + "\n" + start
-        else:
-            turn = [{"role": "user", "content": message}]
-            text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True) + start
-        ids = tokenizer(text, add_special_tokens=tokenizer.chat_template is None, return_tensors="pt")["input_ids"]
+        is_base = tokenizer.chat_template is None
+        text = (message + "\n" if is_base else open_turn(message, tokenizer)) + start
+        ids = tokenizer(text, add_special_tokens=is_base, return_tensors="pt")["input_ids"]
         ids = ids.to(args.device)
         with torch.inference_mode():
             out = model.generate(

@@ -10,7 +10,16 @@ from typing import Any
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from verl_ext.arc.prompts import SizeLimits, Tokenizer, encode_golden, encode_prompt, state_ids
+from recipe.golden_redaction.method.prompt_format import check_prompt
+from verl_ext.arc.prompts import (
+    DEFAULT,
+    PromptSettings,
+    SizeLimits,
+    Tokenizer,
+    encode_golden,
+    encode_prompt,
+    state_ids,
+)
 from verl_ext.arc.solutions import GOLDEN, GoldenError, read_pairs, read_solution, solution_names
 from verl_ext.core.errors import ConfigError
 from verl_ext.core.settings import Settings
@@ -105,6 +114,7 @@ def read_problems(
     limits: SizeLimits,
     golden_folder: Path = GOLDEN,
     needs_golden: bool = True,
+    prompt: PromptSettings = DEFAULT,
 ) -> tuple[list[Problem], Counter[str]]:
     """The problems of parquet files that `data_preprocess.arc` wrote, from easy to hard, tasks without a golden
     solution last.
@@ -115,6 +125,7 @@ def read_problems(
         limits: Larger tasks are left out.
         golden_folder: Has <task>.py files.
         needs_golden: Leave out tasks without a golden solution.
+        prompt: The files' prompts must have been made with it.
 
     Returns:
         The problems, and how many tasks were left out for which reason ("tasks read" included).
@@ -129,6 +140,7 @@ def read_problems(
         if task.id in tasks:
             raise ConfigError(f"task {task.id} is in the files twice: give each file once")
         tasks[task.id] = task
+        check_prompt(task, row, prompt)
         if row.get("prompt_ids") is not None:
             stored_ids[task.id] = row["prompt_ids"]
     counts = Counter({"tasks read": len(tasks)})
@@ -139,7 +151,7 @@ def read_problems(
         reason = limits.exceeded_by(task)  # large tasks are never tokenized: the size in cells is known at once
         prompt_ids, golden_ids = [], []
         if reason is None:
-            prompt_ids = encode_prompt(task, tokenizer)
+            prompt_ids = encode_prompt(task, tokenizer, prompt)
             if name in with_golden:
                 golden_ids = _encode_golden(name, golden_folder, tokenizer)
             if stored_ids.get(name, prompt_ids) != prompt_ids:

@@ -4,6 +4,7 @@ import ast
 import io
 import json
 import re
+import shutil
 import tokenize
 from collections import Counter
 from dataclasses import replace
@@ -35,6 +36,7 @@ from data_preprocess.demo_models.small_model import build_model
 from verl_ext.arc.prompts import (
     ASSISTANT_PREFIX,
     CODE_PREFIX,
+    PromptSettings,
     SizeLimits,
     decode_answer,
     encode_golden,
@@ -423,6 +425,25 @@ def test_other_tasks_or_another_seed_are_another_model(saved, monkeypatch):
     for change in (["--tasks", "88a62173"], ["--seed", "1"], ["--force"]):
         with pytest.raises(pytest.fail.Exception, match="trained"):
             main([*words, *change])
+
+
+def test_a_model_of_another_prompt_is_noticed_and_trained_again(saved, capsys):
+    folder, words = saved
+    record = json.loads((folder / "settings.json").read_text())["settings"]
+    assert record["prompt"] == {"grid": "compact", "test_inputs": False}
+    other = folder.parent / "other"
+    shutil.copytree(folder, other)
+    main([*words, "--local_save_dir", str(other), "--grid_format", "spaced"])
+    assert f"{other} has a model of other settings (prompt): a new one takes its place" in capsys.readouterr().out
+    assert json.loads((other / "settings.json").read_text())["settings"]["prompt"]["grid"] == "spaced"
+    main([*words, "--local_save_dir", str(other), "--grid_format", "spaced"])
+    assert "takes its place" not in capsys.readouterr().out
+
+
+def test_a_lesson_has_the_prompt_in_the_form_that_is_asked_for(tokenizer):
+    task, form = made_up_task(NAMES[0], 1), PromptSettings(grid="spaced", test_inputs=True)
+    lesson = make_lesson(task, read_solution(NAMES[0]), tokenizer, 7, form)
+    assert list(lesson.prompt_ids) == encode_prompt(task, tokenizer, form) != encode_prompt(task, tokenizer)
 
 
 def test_missing_tasks_are_refused_with_where_to_get_them(tmp_path):

@@ -11,8 +11,9 @@ import pytest
 from data_preprocess.arc import to_rows
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from recipe.golden_redaction.method.problems import Problem, RewardSettings, hold_out, read_problems
+from recipe.golden_redaction.method.prompt_format import check_model
 from verl_ext.arc.order import ORDER
-from verl_ext.arc.prompts import CODE_PREFIX, SizeLimits, encode_golden, encode_prompt
+from verl_ext.arc.prompts import CODE_PREFIX, PromptSettings, SizeLimits, encode_golden, encode_prompt
 from verl_ext.core.errors import ConfigError
 from verl_ext.data.arc_tasks import Pair, parse_task
 from verl_ext.data.schema import make_row, write_parquet
@@ -119,7 +120,7 @@ def test_large_tasks_are_never_tokenized(tmp_path: Path, golden: Path, tokenizer
         bos_token_id = None
 
         def __call__(self, text: str, add_special_tokens: bool = True) -> Any:
-            assert "4 4 4 4 4 4 4 4 4" not in text
+            assert "444444444" not in text
             return tokenizer(text, add_special_tokens=add_special_tokens)
 
         def decode(self, *args: Any, **kwargs: Any) -> str:
@@ -148,6 +149,61 @@ def test_prompt_ids_of_another_tokenizer_are_refused(tmp_path: Path, golden: Pat
     message = refused([path], other, NO_LIMITS, golden)
     for words in (f"prompt_ids of task {EASY}", "another tokenizer", "run data_preprocess.arc again", "--tokenizer"):
         assert words in message
+
+
+@pytest.mark.parametrize("test_inputs", [False, True])
+def test_prompts_of_another_form_are_refused_with_the_form_that_they_have(
+    tmp_path: Path, golden: Path, tokenizer, test_inputs
+):
+    form = PromptSettings(grid="spaced", test_inputs=test_inputs)
+    parsed = [parse_task(name, raw) for name, raw in TASKS.items()]
+    path = tmp_path / "train.parquet"
+    write_parquet(to_rows("arc1_training", parsed, NO_LIMITS, tokenizer, Counter(), form), path)
+    problems, _ = read_problems([path], tokenizer, NO_LIMITS, golden, prompt=form)
+    assert list(problems[0].prompt_ids) == encode_prompt(parse_task(EASY, TASKS[EASY]), tokenizer, form)
+    message = refused([path], tokenizer, NO_LIMITS, golden)
+    shown = str(test_inputs).lower()
+    for words in (
+        f"was made with grid=spaced, test_inputs={shown}, and this run makes prompts with grid=compact",
+        "run data_preprocess.arc again with --grid_format compact, or set golden.prompt",
+        "--grid_format spaced --test_inputs)" if test_inputs else "--grid_format spaced)",
+    ):
+        assert words in message
+
+
+def test_prompts_that_were_changed_are_refused(tmp_path: Path, golden: Path, tokenizer):
+    rows = rows_of({EASY: TASKS[EASY]})
+    rows[0]["prompt"][0]["content"] += "!"
+    write_parquet(rows, tmp_path / "train.parquet")
+    message = refused([tmp_path / "train.parquet"], tokenizer, NO_LIMITS, golden)
+    assert f"the prompt of task {EASY} was made by another version of data_preprocess.arc, or changed since" in message
+    assert "or set golden.prompt" not in message
+
+
+def write_model_record(folder: Path, record: object) -> Path:
+    (folder / "settings.json").write_text(json.dumps({"settings": record}))
+    return folder
+
+
+def test_a_small_model_that_was_trained_on_another_form_is_refused(tmp_path: Path):
+    spaced, compact = PromptSettings(grid="spaced"), PromptSettings()
+    for record in ({"tasks": "a", "prompt": spaced.model_dump()}, {"tasks": "a"}):  # the second of before the choice
+        folder = write_model_record(tmp_path, record)
+        check_model(folder, spaced)
+        with pytest.raises(ConfigError) as caught:
+            check_model(folder, compact)
+        for words in (
+            f"{folder} was trained on prompts with grid=spaced, test_inputs=false, and this run makes them with",
+            "set golden.prompt (of an evaluation: --grid_format spaced)",
+            "train it again (data_preprocess.arc_model --grid_format compact)",
+        ):
+            assert words in str(caught.value)
+
+
+def test_other_models_take_any_form(tmp_path: Path):
+    check_model(Path("Qwen/Qwen3-4B-Instruct-2507"), PromptSettings(test_inputs=True))
+    for record in ({"hidden_size": 3}, 7, {"tasks": "a", "prompt": {"grid": "round"}}):
+        check_model(write_model_record(tmp_path, record), PromptSettings(test_inputs=True))
 
 
 def test_files_of_something_else_are_refused(tmp_path: Path, golden: Path, tokenizer):

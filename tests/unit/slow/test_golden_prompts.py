@@ -1,4 +1,4 @@
-"""Prompts and token ids: every example is shown twice, test pairs never, and ids are cut and joined only."""
+"""Prompts and token ids: every example is shown twice, test outputs never, and ids are cut and joined only."""
 
 import pytest
 from hypothesis import given, settings
@@ -8,10 +8,13 @@ from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from verl_ext.arc.prompts import (
     ASSISTANT_PREFIX,
     INSTRUCTION,
+    TEST_SENTENCE,
+    PromptSettings,
     SizeLimits,
     encode_golden,
     encode_prompt,
     golden_text,
+    open_turn,
     program,
     render_grid,
     rollout_program,
@@ -39,6 +42,9 @@ def tokenizer():
 
 def test_a_grid_is_shown_with_its_size_and_transposed():
     assert render_grid("Input", ((1, 2, 3), (4, 5, 6))) == (
+        "Input (2 x 3):\n123\n456\nInput transposed (3 x 2):\n14\n25\n36"
+    )
+    assert render_grid("Input", ((1, 2, 3), (4, 5, 6)), " ") == (
         "Input (2 x 3):\n1 2 3\n4 5 6\nInput transposed (3 x 2):\n1 4\n2 5\n3 6"
     )
 
@@ -50,8 +56,29 @@ def test_every_example_is_in_the_prompt_and_no_test_pair():
         grids = f"{render_grid('Input', pair.input)}\n{render_grid('Output', pair.output)}"
         assert f"Example {number}\n{grids}\n" in message
     assert "Example 3" not in message
-    assert "9 9 9 9" not in message
+    assert "9999" not in message
+    assert "Test" not in message
     assert message.endswith("\n")
+
+
+def test_cells_stand_apart_on_request():
+    message = user_message(TASK, PromptSettings(grid="spaced"))
+    assert "Input (2 x 3):\n1 2 3\n4 5 6\n" in message
+    assert message.replace(" ", "") == user_message(TASK).replace(" ", "")
+
+
+@pytest.mark.parametrize(("grid", "row"), [("compact", "9999"), ("spaced", "9 9 9 9")])
+def test_inputs_of_the_tests_are_shown_on_request_and_outputs_never(grid, row):
+    plain, shown = (user_message(TASK, PromptSettings(grid=grid, test_inputs=given)) for given in (False, True))
+    more = shown.removeprefix(plain)
+    assert more == f"\n{TEST_SENTENCE}\nTest 1\nInput (1 x 4):\n{row}\nInput transposed (4 x 1):\n9\n9\n9\n9\n"
+
+
+def test_another_form_of_the_prompt_has_other_ids(tokenizer):
+    forms = [PromptSettings(grid=grid, test_inputs=given) for grid in ("compact", "spaced") for given in (False, True)]
+    ids = [encode_prompt(TASK, tokenizer, form) for form in forms]
+    assert [tokenizer.decode(own) for own in ids] == [user_message(TASK, form) + ASSISTANT_PREFIX for form in forms]
+    assert encode_prompt(TASK, tokenizer) == ids[0]
 
 
 def test_the_skeleton_is_valid_python_in_the_golden_form():
@@ -77,6 +104,18 @@ def test_a_chat_template_opens_the_assistants_turn_before_the_prefix():
     text = tokenizer.decode(encode_prompt(TASK, tokenizer))
     message = user_message(TASK)
     assert text == f"<|im_start|>user\n{message}<|im_end|>\n<|im_start|>assistant\n{ASSISTANT_PREFIX}"
+
+
+def test_thinking_is_off_where_a_template_has_the_switch():
+    tokenizer = build_tokenizer()
+    # As Qwen3's: without the switch, the model would open a thought.
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}ANSWER "
+        "{% if enable_thinking is defined and enable_thinking is false %}<think></think>{% endif %}{% endif %}"
+    )
+    assert open_turn("Q ", tokenizer) == "Q ANSWER <think></think>"
+    tokenizer.chat_template = tokenizer.chat_template.replace("enable_thinking", "use_tools")
+    assert open_turn("Q ", tokenizer) == "Q ANSWER "
 
 
 def test_a_base_model_gets_plain_text_behind_its_begin_of_text_token():

@@ -8,6 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.golden_redaction.checks import check_config
 from recipe.golden_redaction.settings import GoldenSettings, read_settings
 from verl_ext.core.errors import ConfigError
 
@@ -36,6 +37,24 @@ def test_the_configurations_keys_and_defaults_are_those_of_the_settings():
     assert read_settings(config) == GoldenSettings()
 
 
+VOCABULARY = 151_936  # of Qwen3
+
+
+@pytest.mark.usefixtures("configs")
+def test_the_engine_computes_the_log_probs_of_long_texts_in_chunks():
+    """Else the logits of 8,192 tokens are there at once, and no memory is set aside for them."""
+    given = ("data.train_files=tasks.parquet", "actor_rollout_ref.model.path=model")
+    rollout = compose("golden_redaction", overrides=[*given]).actor_rollout_ref.rollout
+    assert rollout.enable_chunked_prefill
+    assert rollout.max_num_batched_tokens * VOCABULARY * 4 < 1.3e9
+    off = "actor_rollout_ref.rollout.enable_chunked_prefill=false"
+    with pytest.raises(ConfigError, match=r"no memory for the logits of a whole prompt .*enable_chunked_prefill=true"):
+        check_config(compose("golden_redaction", overrides=[*given, off]))
+    without = ("golden.redaction.decided_above=null", "golden.records.prompt_log_probs=false")
+    with pytest.raises(ConfigError, match="no model with a tokenizer there"):  # the next thing that is wrong
+        check_config(compose("golden_redaction", overrides=[*given, off, *without]))
+
+
 def test_without_the_node_the_defaults_hold():
     assert read_settings(OmegaConf.create({"data": {}})) == GoldenSettings()
 
@@ -50,6 +69,7 @@ def test_every_setting_is_read():
         },
         "credit": {"num_next_tokens": 4, "max_actions": 3, "rollouts_per_action": 8, "min_labels": 2, "alpha": 0.1},
         "targets": {"mass_from_others": 0.25, "steps": 3, "aim": 0.8, "reduction": "sum"},
+        "prompt": {"grid": "spaced", "test_inputs": True},
         "limits": {"max_cells": 100, "max_prompt_tokens": 200, "max_golden_tokens": 300},
         "records": {
             "enable": False, "outputs": False, "prompt_log_probs": False, "warm_start": "entries.jsonl",
@@ -86,6 +106,7 @@ def test_every_setting_is_read():
         ("golden.redaction.growth=0.5", "golden.redaction.growth must be a number >= 1, got 0.5"),
         ("golden.credit.alpha=2", "golden.credit.alpha must be a number in (0, 1), got 2"),
         ("golden.targets.reduction=mean", "golden.targets.reduction must be one of state_mean"),
+        ("golden.prompt.grid=dense", "golden.prompt.grid must be one of compact, spaced, got 'dense'"),
         ("golden.limits.max_cells=0", "golden.limits.max_cells must be an int >= 1 or null, got 0"),
         ("golden.records.enable=maybe", "golden.records.enable must be true or false, got 'maybe'"),
         ("golden.records.outputs=1", "golden.records.outputs must be true or false, got 1"),
