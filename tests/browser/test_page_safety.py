@@ -1,6 +1,7 @@
 """Text of a model stays text, wherever it stands; and a page asks nothing of any network (see `viewer` in conftest)."""
 
 import copy
+import re
 from pathlib import Path
 
 import pytest
@@ -87,8 +88,8 @@ def test_dark_and_light_follow_the_machine_and_the_switch(viewer, trace_page):
         other = "dark" if is_light else "light"
         expect(page.locator("html")).to_have_attribute("data-theme", other)
         assert (brightness(page) > 380) != is_light
-        assert f"theme={other}" in page.url
+        expect(page).to_have_url(re.compile(f"theme={other}"))
         # The switch stays through the views, as the address does.
         page.locator(".table .chip").first.click()
         expect(page.locator("#story")).to_be_visible()
-        assert f"theme={other}" in page.url
+        expect(page).to_have_url(re.compile(f"theme={other}"))

@@ -106,7 +106,7 @@ def test_the_overview_says_what_is_wrong_and_where_time_and_rollouts_went(viewer
     page.mouse.move(0, 0)
     one.shot("run-overview")
     page.locator(".warning a").click()
-    assert "metrics=curriculum%2Funaccounted_rollouts" in page.url
+    expect(page).to_have_url(re.compile("metrics=curriculum%2Funaccounted_rollouts"))
     assert _drawn(page, "curriculum/unaccounted_rollouts")[0][1][-1] == 3
 
 
@@ -142,9 +142,9 @@ def test_metrics_are_searched_and_chosen_and_the_address_has_it(viewer, run_page
     page.locator("input[name=search]").fill("curriculum total trained rollouts")
     page.locator("input[name=metric]").check()
     expect(page.locator("figure[data-metric='curriculum/total/trained_rollouts'] .main-svg").first).to_be_visible()
-    assert "curriculum%2Ftotal%2Ftrained_rollouts" in page.url
-    assert "entropy" not in page.url
-    other = viewer().open(run_page, page.url.partition("run.html")[2])
+    expect(page).to_have_url(re.compile("curriculum%2Ftotal%2Ftrained_rollouts"))
+    expect(page).not_to_have_url(re.compile("entropy"))
+    other = viewer().open(run_page, page.evaluate("location.href").partition("run.html")[2])
     expect(other.locator("input[name=search]")).to_have_value("curriculum total trained rollouts")
     expect(other.locator("figure[data-metric]")).to_have_count(page.locator("figure[data-metric]").count())
 
@@ -159,11 +159,11 @@ def test_the_keyboard_reaches_every_view_and_the_smoothing(viewer, run_page):
     page.keyboard.press("2")
     for key in ("]", "]", "]", "["):
         page.keyboard.press(key)
-    assert "smooth=0.6" in page.url
+    expect(page).to_have_url(re.compile("smooth=0.6"))
     page.keyboard.press("x")
-    assert "x=seconds" in page.url
+    expect(page).to_have_url(re.compile("x=seconds"))
     page.keyboard.press("Escape")
-    assert "smooth" not in page.url
+    expect(page).not_to_have_url(re.compile("smooth"))
     page.keyboard.press("?")
     expect(page.locator("#help")).to_contain_text("next horizontal axis")
     page.keyboard.press("?")
@@ -182,7 +182,7 @@ def test_the_configuration_shows_what_was_typed_first_and_is_filtered(viewer, ru
     page.locator("#only-chosen").click()
     page.locator("input[name=search]").fill("probs_diff")
     expect(page.locator(".found")).to_have_text("1 of 6 keys")
-    assert "only=chosen" in page.url
+    expect(page).to_have_url(re.compile("only=chosen"))
     expect(page.locator("[data-row='0']")).to_contain_text("backend")
 
 
@@ -209,7 +209,7 @@ def test_the_curriculum_shows_a_prompts_history(viewer, run_page, fast_dapo_run)
     page.locator("[data-row='0']").click()
     expect(page.locator("#prompt h2")).to_have_text(f"Prompt {HOSTILE}")
     expect(page.locator("#prompt-text")).to_have_text(f"You are a careful calculator. {HOSTILE} End with the number.")
-    assert "prompt=%3C%2Fscript" in page.url
+    expect(page).to_have_url(re.compile("prompt=%3C%2Fscript"))
 
 
 def test_the_influence_view_shows_both_ends_of_the_run_and_of_a_step(viewer, run_page):
@@ -224,7 +224,7 @@ def test_the_influence_view_shows_both_ends_of_the_run_and_of_a_step(viewer, run
     page.keyboard.press("j")
     expect(page.locator("#all-steps")).to_contain_text("step 1 ")
     page.keyboard.press("j")
-    assert "step=2" in page.url
+    expect(page).to_have_url(re.compile("step=2"))
     expect(page.locator("#lowest tbody tr")).to_have_count(10)
     assert set(page.locator("#lowest tbody td:nth-child(5)").all_inner_texts()) == {"2"}
     page.mouse.move(0, 0)
@@ -272,7 +272,7 @@ def test_runs_are_compared_over_what_the_address_says(viewer, compare_page, fast
     expect(page.locator("#configuration tbody tr").first).to_contain_text("curriculum.enable")
     page.locator("input[name=search]").fill("schedule")
     expect(page.locator("#configuration tbody tr")).to_have_count(1)
-    assert "search=schedule" in page.url
+    expect(page).to_have_url(re.compile("search=schedule"))
 
 
 def test_a_run_of_another_recipe_says_what_it_lacks(viewer, run_folder, tmp_path: Path):
@@ -323,4 +323,4 @@ def test_dark_and_light_are_both_readable(viewer, run_page):
     one.shot("run-curves-dark")
     page.keyboard.press("t")
     _wait(page, lambda: chart.evaluate(colour) != dark)
-    assert "theme=light" in page.url
+    expect(page).to_have_url(re.compile("theme=light"))

@@ -107,7 +107,7 @@ def test_which_prompts_teach(viewer, report_page, run_dir):
     assert sum(int(row.locator("td").nth(1).inner_text()) for row in sources.all()) == 60
     page.locator("#sources [data-source=words]").click()
     expect(page.locator(".found")).to_have_text("20 of 60 prompts")
-    assert "source=words" in page.url
+    expect(page).to_have_url(re.compile("source=words"))
 
 
 def test_what_does_the_policy_write_now(viewer, report_page):
@@ -128,8 +128,8 @@ def test_what_does_the_policy_write_now(viewer, report_page):
     expect(page.locator(".sample")).to_have_count(3)
     page.locator("input[name=search]").fill("step 4.")
     expect(page.locator(".sample")).to_have_count(1)
-    assert "reward=0" in page.url
-    assert "step=3-5" in page.url
+    expect(page).to_have_url(re.compile("reward=0"))
+    expect(page).to_have_url(re.compile("step=3-5"))
     # A letter that turns the direction of what follows is shown as its code.
     expect(page.locator(".sample pre").last).to_have_text("I do not know at step 4. ⟨U+202E⟩evil")
     page.keyboard.press("Escape")

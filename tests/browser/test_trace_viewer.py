@@ -57,7 +57,7 @@ def test_three_clicks_lead_to_a_token_that_was_pushed_up_why_and_whether_it_move
     page.locator(".table .chip[data-advantage='1']").first.click()  # 2
     story = page.locator("#story")
     expect(story).to_be_visible()
-    address = dict(pair.split("=") for pair in page.url.partition("?")[2].split("&"))
+    address = dict(pair.split("=") for pair in page.evaluate("location.href").partition("?")[2].split("&"))
     entry = next(
         entry
         for entry in entries
@@ -99,14 +99,14 @@ def test_the_table_has_every_state_and_its_filters_are_in_the_address(viewer, tr
     page.locator("input[name=problem]").fill("67a3")
     same = [entry for entry in entries if entry["problem"] == "67a3c6ac"]
     expect(found).to_contain_text(f"{len(same)} of")
-    assert "problem=67a3" in page.url
+    expect(page).to_have_url(re.compile("problem=67a3"))
     page.locator("input[name=redacted]").fill("1-8")
     few = [entry for entry in same if entry["k"] <= 8]
     expect(found).to_contain_text(f"{len(few)} of")
     page.locator("input[name=step]").fill(str(few[-1]["step"]))
     expect(found).to_contain_text("1 of")
     # The link shows the same to whoever gets it.
-    other = viewer().open(trace_page, "?" + page.url.partition("?")[2])
+    other = viewer().open(trace_page, "?" + page.evaluate("location.href").partition("?")[2])
     expect(other.locator(".found")).to_contain_text("1 of")
     expect(other.locator("input[name=redacted]")).to_have_value("1-8")
     expect(other.locator(".table .rows .row")).to_have_count(1)
@@ -135,7 +135,7 @@ def test_states_can_be_chosen_by_what_happened(viewer, trace_page, entries, only
 def test_the_table_sorts_by_a_click_and_unknown_rewards_come_last(viewer, trace_page, entries):
     page = viewer().open(trace_page)
     page.get_by_role("columnheader", name="state reward").click()
-    assert "sort=reward" in page.url
+    expect(page).to_have_url(re.compile("sort=reward"))
     lowest = min(entry["state_reward"] for entry in entries if entry["state_reward"] is not None)
     expect(page.locator(".row[data-row='0'] .cell").nth(4)).to_have_text(f"{lowest:.2f}")
     page.get_by_role("columnheader", name="state reward").click()
@@ -149,7 +149,7 @@ def test_the_keyboard_goes_through_the_views(viewer, trace_page):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("k")
     expect(page.locator(".rows .row.selected")).to_have_attribute("data-row", "1")
-    assert "row=1" in page.url
+    expect(page).to_have_url(re.compile("row=1"))
     page.keyboard.press("Enter")
     expect(page.locator("#story")).to_be_visible()
     actions = page.locator("#actions tbody tr")
@@ -165,7 +165,7 @@ def test_the_keyboard_goes_through_the_views(viewer, trace_page):
     expect(page.locator("#help")).to_contain_text("next action")
     page.keyboard.press("Escape")
     expect(page.locator("#help")).to_be_hidden()
-    before = page.url
+    before = page.evaluate("location.href")
     page.keyboard.press("ArrowRight")
     expect(page).not_to_have_url(before)
     page.keyboard.press("Escape")
@@ -252,7 +252,7 @@ def test_hovering_a_token_shows_both_log_probs(viewer, trace_page, entries):
     expect(page.locator(".tokens .token[data-place='5']")).to_have_count(0)
     page.keyboard.press("p")
     expect(page.locator(".tokens .token[data-place='5']")).to_have_count(1)
-    assert "prompt=full" in page.url
+    expect(page).to_have_url(re.compile("prompt=full"))
 
 
 def test_the_golden_solution_shows_which_tokens_mattered(viewer, trace_page, entries, labelled):

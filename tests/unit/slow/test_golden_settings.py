@@ -43,7 +43,7 @@ VOCABULARY = 151_936  # of Qwen3
 @pytest.mark.usefixtures("configs")
 def test_the_engine_computes_the_log_probs_of_long_texts_in_chunks():
     """Else the logits of 8,192 tokens are there at once, and no memory is set aside for them."""
-    given = ("data.train_files=tasks.parquet", "actor_rollout_ref.model.path=model")
+    given = ("data.train_files=tasks.parquet", "actor_rollout_ref.model.path=/nowhere/model")
     rollout = compose("golden_redaction", overrides=[*given]).actor_rollout_ref.rollout
     assert rollout.enable_chunked_prefill
     assert rollout.max_num_batched_tokens * VOCABULARY * 4 < 1.3e9
