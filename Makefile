@@ -66,8 +66,9 @@ $(VENV)/.installed: $(UV) $(LOCK) $(OVERRIDES) setup.py
 		$(PY) -m compileall -q -j 0 -x '$(NOT_COMPILED)' $(patsubst %,"$$packages/%",$(COMPILED))
 	@touch $@
 
+# For the oldest Python that setup.py allows: Debian's own is 3.11.2.
 lock: $(UV)  ## Resolve configs/requirements/cpu.in into the lock anew
-	@$(UV) pip compile --quiet --python $(PY) $(TORCH_SOURCE) --overrides $(OVERRIDES) --no-annotate --no-header \
+	@$(UV) pip compile --quiet --python $(PY) --python-version 3.11 $(TORCH_SOURCE) --overrides $(OVERRIDES) --no-annotate --no-header \
 		--no-emit-index-url --no-emit-find-links $(REQUIREMENTS)/cpu.in | grep -vE '^\.' | sed 's/+cpu//' > $(LOCK).new
 	@mv $(LOCK).new $(LOCK)
 
