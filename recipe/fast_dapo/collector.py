@@ -314,6 +314,9 @@ class Curriculum(Collector):
             silent = {"curriculum/silent_sources": float(len(self.report_watch.sources.silent))}
             return self.controller.metrics() | silent | predictions
 
+    def progress(self) -> tuple[int, int]:
+        return self.controller.num_prompts_for_training, self.settings.controller.train_batch_size
+
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
         with self._changed:
             counted = self.metrics()

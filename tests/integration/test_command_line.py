@@ -75,6 +75,7 @@ def test_a_log_file_tells_the_phases_the_steps_and_where_logs_and_page_are(resum
     assert Path(re.findall(r"logs of workers and engines: (.+)", resumed.printed)[0]).is_absolute()
     assert resumed.printed.rstrip().endswith(f"python -m verl_ext.report run {run_dir}")
     assert re.search(r"wall-clock +\d+ s, \d+ s of it before the first", resumed.printed)
+    assert "ray init kwargs" not in resumed.printed
 
 
 def test_the_run_ends_with_a_summary(resumed_run):

@@ -52,6 +52,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
         ({"state": "starting", "doing": "starting Ray"}, "starting Ray"),
         ({"state": "validating", "step": 3, "of": 20, "doing": None}, "validating"),
         ({"state": "training", "step": 3, "of": 20, "doing": "generating"}, "step 3 of 20: generating"),
+        (
+            {"state": "training", "step": 3, "of": 20, "doing": "generating", "prompts": [24, 32]},
+            "step 3 of 20: generating, 24 of 32 prompts",
+        ),
         ({"state": "training", "step": 3, "of": None, "doing": None}, "step 3"),
     ],
 )

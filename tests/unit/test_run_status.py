@@ -43,6 +43,32 @@ def test_a_run_is_at_work_and_then_finished(file: StatusFile):
     assert [path.name for path in sorted(file.path.parent.iterdir())] == [".status.lock", "status.json"]
 
 
+def test_prompts_are_counted_while_a_batch_is_collected(file: StatusFile, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(run_status, "COUNT_INTERVAL_S", 0.005)
+    done, wrote = 0, threading.Event()
+    change = StatusFile.change
+
+    def changed(status: StatusFile, **fields: object) -> None:
+        change(status, **fields)
+        wrote.set()
+
+    monkeypatch.setattr(StatusFile, "change", changed)
+    file.begin()
+    file.at_work("training", step=1, of=2, doing="generating")
+    began = file.read()["doing_since"]
+    with file.counting(lambda: (done, 4) if done else None):
+        assert not wrote.wait(0.05)  # nothing is known yet
+        for done in (1, 3):
+            wrote.clear()
+            assert wrote.wait(5)
+            assert file.read()["prompts"] == [done, 4]
+        wrote.clear()
+        assert not wrote.wait(0.05)  # the same again is not written
+    assert file.read()["doing_since"] == began
+    file.doing("updating the actor")
+    assert file.read()["prompts"] is None
+
+
 def _train_until(file: StatusFile, error: BaseException) -> None:
     with kept_status(file.path, _explain):
         file.at_work("training", step=12, of=200)

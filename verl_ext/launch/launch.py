@@ -151,7 +151,8 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     try:
         StatusFile(folder.status).doing("starting Ray")
-        with show_progress(folder, config.trainer.total_training_steps, {**FIGURES, **all_figures()}):
+        progress = show_progress(folder, config.trainer.total_training_steps, {**FIGURES, **all_figures()})
+        with progress, _no_ray_arguments():
             run_ppo(config, task_runner_class=VerifiedRunner(config, remote_runner()))
     except ConnectionError as error:
         if ray.is_initialized():  # of something else
@@ -162,6 +163,22 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
             _end(folder, sys.exception())
         else:
             _end_children()
+
+
+@contextlib.contextmanager
+def _no_ray_arguments() -> Iterator[None]:
+    """verl prints the arguments of `ray.init`: a long line, with every variable of the workers, passwords included."""
+    from verl.trainer import main_ppo
+
+    def say(*values: Any, **options: Any) -> None:
+        if not (values and str(values[0]).startswith("ray init kwargs:")):
+            print(*values, **options)
+
+    main_ppo.print = say  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        del main_ppo.print  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _end_children() -> None:

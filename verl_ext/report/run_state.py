@@ -65,7 +65,8 @@ def status_stamp(status: Mapping[str, Any]) -> Any:
     """Changes whenever the state does, and neither with each sign of life nor within a step."""
     if not status:
         return None
-    kept = [value for name, value in sorted(status.items()) if name not in ("last_seen", "doing", "doing_since")]
+    passing = ("last_seen", "doing", "doing_since", "prompts")
+    kept = [value for name, value in sorted(status.items()) if name not in passing]
     return *map(str, kept), status.get("state") not in ENDS and is_dead(status, time.time())
 
 

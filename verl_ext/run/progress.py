@@ -52,11 +52,12 @@ def show_progress(
 
 
 def phase(status: Mapping[str, Any]) -> str:
-    """What a run is at: "starting Ray", "validating", "step 3 of 20: updating the actor"."""
+    """What a run is at: "starting Ray", "validating", "step 3 of 20: generating, 24 of 32 prompts"."""
     state, doing = status.get("state", "starting"), status.get("doing")
     if state == "training":
         of = f" of {status['of']}" if status.get("of") else ""
-        return f"step {status.get('step')}{of}" + (f": {doing}" if doing else "")
+        prompts = f", {status['prompts'][0]} of {status['prompts'][1]} prompts" if status.get("prompts") else ""
+        return f"step {status.get('step')}{of}" + (f": {doing}{prompts}" if doing else "")
     return doing or str(state)
 
 

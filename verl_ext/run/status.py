@@ -3,6 +3,7 @@
     state                 starting, training, validating; finished, failed or interrupted in the end
     step, of              the step under way, and how many there are to be; null before the first one
     doing, doing_since    what it is at within that, such as "generating", and since when
+    prompts               [done, of] of the prompts that it waits for; null where it counts none
     started, ready        when the command began, and when it began to validate or to train
     last_seen, finished   when the command was last alive, and when it ended; all four in seconds since 1970
     error                 why it failed
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 INTERVAL_S = 15.0
+COUNT_INTERVAL_S = 1.0
 ENDS = ("finished", "failed", "interrupted")
 
 # Of the error that ends a command: `failed` or `interrupted`, and what to tell people.
@@ -64,11 +66,35 @@ class StatusFile:
         with contextlib.suppress(OSError), self._locked():
             found, now = self.read(), time.time()
             began = {"state": state, "ready": found.get("ready") or now, "last_seen": now}
-            self._write(found | began | {"doing": None, "doing_since": now} | fields)
+            self._write(found | began | {"doing": None, "doing_since": now, "prompts": None} | fields)
 
     def doing(self, what: str) -> None:
         """As `change`: what the run is at within its state, from now on."""
-        self.change(doing=what, doing_since=time.time())
+        self.change(doing=what, doing_since=time.time(), prompts=None)
+
+    @contextlib.contextmanager
+    def counting(self, prompts: Callable[[], tuple[int, int] | None]) -> Generator[None]:
+        """Keep `prompts` up to date while the block runs.
+
+        Args:
+            prompts: How many are done, and of how many; None: not known. Called in a thread of its own, every
+                `COUNT_INTERVAL_S`.
+        """
+        over = threading.Event()
+
+        def follow() -> None:
+            last = None
+            while not over.wait(COUNT_INTERVAL_S):
+                if (now := prompts()) is not None and now != last:
+                    last = now
+                    self.change(prompts=list(now))
+
+        thread = threading.Thread(target=follow, name="count-prompts", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            _stop(thread, over)
 
     def begin(self) -> None:
         """A command begins: what an earlier one left becomes a line of `earlier`."""
@@ -86,6 +112,7 @@ class StatusFile:
                     "ready": None,
                     "doing": None,
                     "doing_since": now,
+                    "prompts": None,
                     "last_seen": now,
                     "finished": None,
                     "error": None,

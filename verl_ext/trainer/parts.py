@@ -142,6 +142,13 @@ class Collector(Part, Protocol):
         """All rollouts of so many prompts, siblings together."""
         ...
 
+    def progress(self) -> tuple[int, int] | None:
+        """How many prompts of the batch under way are done, and of how many; None: not known.
+
+        Called in another thread while `collect` runs.
+        """
+        return None
+
     @abstractmethod
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
         """Add a step to the run's totals of rollouts and tokens.

@@ -186,7 +186,8 @@ class SignalTrainer(RecordedTrainer):
 
     def _collect(self, num_prompts: int) -> KVBatchMeta:
         """Behind `replay_buffer.sample`, between `on_sample_begin` and `on_sample_end`."""
-        batch = self.collector.collect(num_prompts)
+        with self.status.counting(self.collector.progress):
+            batch = self.collector.collect(num_prompts)
         for part in self.parts.values():
             part.generate()
         return batch

@@ -50,13 +50,24 @@ class VerlCollector(Collector):
     def __init__(self, trainer: Trainer) -> None:
         self._trainer: Any = trainer
         self._metrics: dict[str, Any] = {}
+        self._done, self._wanted = 0, 0
 
     def collect(self, num_prompts: int) -> KVBatchMeta:
+        self._done, self._wanted = 0, num_prompts
         with self._trainer.waiting_for_rollouts():
             batch, self._metrics = self._trainer.replay_buffer.verl.sample(
                 global_steps=self._trainer.global_steps, partition_id=data_plane.TRAIN, batch_size=num_prompts
             )
         return batch
+
+    def progress(self) -> tuple[int, int] | None:
+        """As verl's buffer has read them last; a sampler of the user's own may count in another way."""
+        finished = getattr(self._trainer.replay_buffer.verl, "finished_keys", None)
+        if finished is None:
+            return None
+        # The buffer forgets them all before it reads them again.
+        self._done = max(self._done, len(finished.get(data_plane.TRAIN, ())))
+        return min(self._done, self._wanted), self._wanted
 
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
         """Every rollout that was generated is trained on, but for verl's filtered groups."""

@@ -1,5 +1,6 @@
 """What surrounds a run: the environment of its processes, and how errors reach the person who started it."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
+from verl.trainer import main_ppo
 
 from verl_ext.cluster.engine_resources import RUN_VARIABLE
 from verl_ext.core.errors import ConfigError, StaleEngineError
@@ -125,3 +127,14 @@ def test_the_commit_is_known_in_a_checkout_alone(tmp_path: Path):
     assert re.fullmatch("[0-9a-f]{12}", commit)
     (tmp_path / "file").write_text("2")
     assert own_version(tmp_path)["commit"] == f"{commit}, with changes"
+
+
+def test_verls_list_of_ray_arguments_is_not_printed(capsys: pytest.CaptureFixture[str]):
+    """It holds every variable of the workers, passwords included."""
+    assert 'print(f"ray init kwargs: {' in inspect.getsource(main_ppo.run_ppo)
+    with launch._no_ray_arguments():
+        printing = vars(main_ppo)["print"]
+        printing("ray init kwargs: {'env_vars': {'WANDB_API_KEY': 'secret'}}")
+        printing("something", "else", end=".")
+    assert capsys.readouterr().out == "something else."
+    assert "print" not in vars(main_ppo)

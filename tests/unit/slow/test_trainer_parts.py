@@ -1,5 +1,6 @@
 """A step made of parts: verl's own sequence with ours in it, in this order, whatever the parts are."""
 
+import contextlib
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -263,6 +264,29 @@ def test_verls_collector_counts_what_dynamic_sampling_threw_away():
     collector.count(batch, {"training/filter_groups/evicted_samples": 1}, totals)
     assert (totals.rollouts_trained, totals.rollouts_generated) == (8, 12)
     assert (totals.tokens_trained, totals.tokens_generated) == (80, 120)
+
+
+def test_verls_collector_says_how_many_prompts_are_done():
+    finished = {data_plane.TRAIN: {"a", "b"}, "val": {"c"}}
+    counts = []
+
+    def sample(batch_size: int, **_: Any) -> tuple[KVBatchMeta, dict[str, Any]]:
+        counts.append(collector.progress())
+        finished[data_plane.TRAIN].clear()  # as verl's buffer does before it reads them again
+        counts.append(collector.progress())
+        finished[data_plane.TRAIN] |= set("abcdef")
+        counts.append(collector.progress())
+        return KVBatchMeta(partition_id=data_plane.TRAIN, keys=[], tags=[]), {}
+
+    buffer = SimpleNamespace(sample=sample, finished_keys=finished)
+    trainer = SimpleNamespace(
+        replay_buffer=SimpleNamespace(verl=buffer), global_steps=1, waiting_for_rollouts=contextlib.nullcontext
+    )
+    collector = VerlCollector(trainer)  # pyright: ignore[reportArgumentType]
+    collector.collect(4)
+    assert counts == [(2, 4), (2, 4), (4, 4)]
+    del buffer.finished_keys
+    assert collector.progress() is None
 
 
 def test_several_outputs_of_a_session_count_as_one_rollout():
