@@ -251,7 +251,7 @@ def test_of_equal_means_the_prompt_of_the_larger_variance_is_chosen():
 @pytest.mark.parametrize("knows_shortfall", [True, False])
 def test_a_prompt_that_always_earns_one_half_is_no_longer_chosen(knows_shortfall: bool):
     """The other half passes one time in four. By their means alone the wrong ones come first."""
-    posterior = make(40, exploration_epochs=1e9, discount=1.0)
+    posterior = make(40, exploration_epochs=1e9, discount=1.0, rest_epochs=0)
     shares = []
     for version in range(100):
         posterior.set_weight_version(version)

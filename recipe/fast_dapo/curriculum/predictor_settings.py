@@ -36,8 +36,8 @@ class PredictorSettings(Settings):
     """Of the choices that a random order would give a data source, what it gets at least. 1: each gets exactly its
     share; 0: a source may starve. Sources with less than a hundredth of the prompts count as one."""
 
-    rest_epochs: float = Field(default=0.25, ge=0)
-    """Epochs' worth of choices for which a prompt that was chosen ten times or more is left alone after each choice;
+    rest_epochs: float = Field(default=0.5, ge=0)
+    """Epochs' worth of choices for which a prompt that was chosen 20 times or more is left alone after each choice;
     after fewer, so much less. A prompt whose reward is wrong never leaves pass rate 1/2, and would be chosen again and
     again. 0: no rest."""
 

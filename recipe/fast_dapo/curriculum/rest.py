@@ -4,7 +4,7 @@ Prompts with wrong rewards attract a curriculum. The policy learns everything ar
 pass rate 1/2 while its own stays there: it pulls against them, is chosen again and again, and teaches what is wrong. A
 prompt therefore rests after its c-th choice for
 
-    rest_epochs * min(1, c / 10)
+    rest_epochs * min(1, c / 20)
 
 epochs, where an epoch is as many choices as there are prompts. So the first choices of a promising prompt come as
 quickly as without a rest, and in the long run none has more than 1 / rest_epochs choices per epoch.
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 # Choices after which the rest no longer grows.
-_FULL_REST = 10
+_FULL_REST = 20
 
 
 class Rest:
