@@ -9,7 +9,14 @@ from tensordict import TensorDict
 from verl.trainer.ppo.utils import create_rl_dataset
 
 from recipe.tracin.method.disjoint import check_disjoint
-from recipe.tracin.method.selection import Selection, make_divisible, recentre, select, selection_metrics
+from recipe.tracin.method.selection import (
+    Selection,
+    make_divisible,
+    recentre,
+    select,
+    select_samples,
+    selection_metrics,
+)
 from recipe.tracin.method.validation import ValidationSet
 from recipe.tracin.recipe import NO_IMAGES
 from recipe.tracin.run_files import INFLUENCE
@@ -22,6 +29,7 @@ from verl_ext.influence.method.denominators import TOKEN_MODES, mini_batches, ro
 from verl_ext.influence.worker import InfluenceWorker, RankScores
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
+from verl_ext.serving.rollout_key import uid_of
 from verl_ext.trainer.parts import Selector, Trainer
 
 MASKS = ("response_mask", "loss_mask")
@@ -198,8 +206,9 @@ class TracInSelector(Selector):
         """Mask or drop what is not selected, and weight the advantages of what is; None if nothing is."""
         settings, real = self.settings.selection, self._real_rows(batch)
         size, num_rows = self._mini_batch_info()["mini_batch_size"], len(scores)
+        uids = [uid_of(batch.keys[position]) for position in real]
         selection, staying = make_divisible(
-            select(scores[real], settings, self._trainer.global_steps), settings.divisibility, size
+            select_samples(scores[real], uids, settings, self._trainer.global_steps), settings.divisibility, size
         )
         self._report(batch, scores, selection)
         if selection.is_empty:

@@ -37,7 +37,8 @@ class TracInSettings(Settings):
 
     one_pass: bool = False
     """true: no second forward and backward, a sample's gradient joins the update as soon as its score is known. For
-    rule=positive or none, min_keep=0, baseline=before, divisibility=pad, one mini-batch and one epoch a step."""
+    rule=positive or none, unit=rollout, min_keep=0, baseline=before, divisibility=pad, one mini-batch and one epoch per
+    step."""
 
     selection: SelectionSettings = SelectionSettings()
 
@@ -84,6 +85,7 @@ class TracInSettings(Settings):
                 f"the whole batch first: use {' or '.join(PER_SAMPLE_RULES)}, or one_pass=false"
             )
         for name, value, needed, why in (
+            ("selection.unit", selection.unit, "rollout", "a prompt's score is known with its last rollout only"),
             ("selection.min_keep", selection.min_keep, 0, "what fills up is known only at the end"),
             ("selection.baseline", selection.baseline, "before", "the survivors' mean is known only at the end"),
             ("selection.divisibility", selection.divisibility, "pad", "no row can leave the pass that scores it"),

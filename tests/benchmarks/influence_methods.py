@@ -20,7 +20,7 @@ from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_vanilla
 
 from data_preprocess.arithmetic import POOLS, PoolSettings, build_rows
 from recipe.tracin.method.disjoint import check_disjoint
-from recipe.tracin.method.selection import Selection, SelectionSettings, keep_all, select
+from recipe.tracin.method.selection import Selection, SelectionSettings, Unit, keep_all, select_samples
 from recipe.tracin.method.validation import ValidationSet, ValidationSettings
 from recipe.tracin.settings import Preconditioner
 from verl_ext.influence.batches import MAX_WEIGHT, flat
@@ -284,6 +284,7 @@ class Method:
         validation: Of the scores; None where none are needed.
         exact, weighted, preconditioner: See `Scorer`.
         lies: Whether rewards are flipped.
+        unit: Of `SelectionSettings`.
     """
 
     name: str
@@ -293,15 +294,24 @@ class Method:
     lies: bool = True
     weighted: bool = False
     preconditioner: Preconditioner = "none"
+    unit: Unit = "rollout"
 
 
-def choose_samples(method: Method, scores: np.ndarray | None, rewards: np.ndarray, seed: int, step: int) -> Selection:
+def choose_samples(
+    method: Method,
+    scores: np.ndarray | None,
+    rewards: np.ndarray,
+    prompts: Sequence[int],
+    seed: int,
+    step: int,
+) -> Selection:
     """The samples of a step that are trained on; all, if scores are needed and there are none."""
     if method.rule == "reward_filter":
         return Selection((rewards > 0.5).astype(np.float64), np.argsort(-rewards, kind="stable"))
     if scores is None or method.rule == "validation_only":
         return keep_all(len(rewards))
-    return select(scores, SelectionSettings(rule=method.rule, seed=seed), step)
+    settings = SelectionSettings(rule=method.rule, unit=method.unit, seed=seed)
+    return select_samples(scores, prompts, settings, step)
 
 
 class PromptOrder:

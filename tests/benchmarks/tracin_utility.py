@@ -85,6 +85,14 @@ METHODS = {
     "quality_64_adam": Method(
         "TracIn quality, k=64, weighted, Adam", "positive", QUALITY_64, weighted=True, preconditioner="adam"
     ),
+    "quality_64_adam_prompts": Method(
+        "TracIn quality, k=64, weighted, Adam, whole prompts",
+        "positive",
+        QUALITY_64,
+        weighted=True,
+        preconditioner="adam",
+        unit="prompt",
+    ),
     "in_batch_adam": Method(
         "TracIn in_batch, Adam", "positive", ValidationSettings(strategy="in_batch"), preconditioner="adam"
     ),
@@ -98,7 +106,7 @@ METHODS = {
     "validation_only": Method("(steps along G of quality)", "validation_only", QUALITY),
 }
 # Only explain the others: one seed.
-TUNED_FINELY = ("grpo", "quality_64_weighted", "quality_64_adam")
+TUNED_FINELY = ("grpo", "quality_64_weighted", "quality_64_adam", "quality_64_adam_prompts")
 ONE_SEED = ("contrast_fresh", "random_fresh", "exact", "exact_adam")
 
 
@@ -146,7 +154,7 @@ def run(job: Job) -> dict:
                 metrics["exact_agreement"] = scorer.agreement_with_exact(policy)
             for name, value in metrics.items():
                 gradients[name].append(value)
-        selection = choose_samples(method, scores, rewards, job.seed, step)
+        selection = choose_samples(method, scores, rewards, [rollout.prompt for rollout in rollouts], job.seed, step)
         if method.rule == "validation_only":
             policy.step_along_validation_gradient()
         else:

@@ -13,6 +13,7 @@ from recipe.tracin.method.selection import (
     make_divisible,
     recentre,
     select,
+    select_samples,
     selection_metrics,
 )
 
@@ -292,3 +293,56 @@ def test_misuse_is_refused():
         make_divisible(keep_all(3), "cut", 1)
     with pytest.raises(ValueError, match="one scalar a sample"):
         recentre(np.zeros((3, 2)), ["a"] * 3, np.ones(3, dtype=bool))
+
+
+# ------------------------------ whole prompts ------------------------------
+
+GROUPED = st.lists(
+    st.tuples(st.sampled_from("abcdef"), st.one_of(SCORE, st.sampled_from([np.nan, np.inf]))), min_size=1, max_size=30
+)
+
+
+@settings(deadline=None)
+@given(GROUPED, SETTINGS, st.integers(0, 5))
+def test_a_prompt_is_selected_as_a_sample_with_the_sum_of_its_scores_would_be(
+    rows: list[tuple[str, float]], settings: SelectionSettings, step: int
+):
+    names, scores = [name for name, _ in rows], np.array([score for _, score in rows])
+    prompts = list(dict.fromkeys(names))
+    sums = []
+    for prompt in prompts:
+        total = 0.0
+        for name, score in rows:
+            total += score if name == prompt else 0.0
+        sums.append(total)
+    of_prompts = select(np.array(sums), settings, step)
+    selection = select_samples(scores, names, settings.model_copy(update={"unit": "prompt"}), step)
+    assert selection.weights.tolist() == [of_prompts.weights[prompts.index(name)] for name in names]
+    ranked = [(prompts[place], row) for place in of_prompts.ranking for row in range(len(rows))]
+    assert selection.ranking.tolist() == [row for prompt, row in ranked if names[row] == prompt]
+
+
+def test_the_score_of_a_prompt_is_that_of_its_summed_gradient():
+    rng = np.random.default_rng(0)
+    gradients, validation = rng.normal(size=(12, 5)), rng.normal(size=5)
+    groups = np.repeat(np.arange(4), 3)
+    kept = select_samples(gradients @ validation, groups, SelectionSettings(unit="prompt"), step=0).kept
+    summed = gradients.reshape(4, 3, 5).sum(1) @ validation
+    assert 0 < (summed > 0).sum() < 4
+    assert kept.tolist() == np.repeat(summed > 0, 3).tolist()
+
+
+@settings(deadline=None)
+@given(SCORES, SETTINGS)
+def test_of_single_rollouts_each_prompt_has_its_own(scores: np.ndarray, settings: SelectionSettings):
+    whole = select_samples(scores, range(len(scores)), settings.model_copy(update={"unit": "prompt"}), 3)
+    single = select_samples(scores, ["the same"] * len(scores), settings, 3)
+    plain = select(scores, settings, 3)
+    for selection in (whole, single):
+        assert (selection.weights == plain.weights).all()
+        assert (selection.ranking == plain.ranking).all()
+
+
+def test_every_score_needs_its_prompt():
+    with pytest.raises(ValueError, match=r"expected one group per score, got 1 and 2"):
+        select_samples(np.ones(2), ["a"], SelectionSettings(unit="prompt"), 0)

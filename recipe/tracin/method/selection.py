@@ -11,10 +11,12 @@ What is left out changes two more things, each with a setting:
   the sign of its influence.
 - *Denominators.* What the loss is divided by when rows are missing; `denominators.py` works it out.
 
+A prompt can be selected as a whole (`unit: prompt`): the score of its rollouts' summed gradient is the sum of theirs.
+
 B: samples of a step.
 
-Source: Pruthi et al. (2020), Estimating training data influence by tracing gradient descent, arXiv:2002.08484 (TracIn:
-the inner product of the two gradients at one checkpoint, section 3.2).
+Sources: Pruthi et al. (2020), Estimating training data influence by tracing gradient descent, arXiv:2002.08484 (TracIn:
+the inner product of the two gradients at one checkpoint, section 3.2); GradAlign selects whole problems, by the cosine.
 """
 
 from collections.abc import Sequence
@@ -29,6 +31,7 @@ from verl_ext.influence.method.denominators import Denominator
 
 Rule = Literal["positive", "top_fraction", "soft", "random", "none"]
 RULES: tuple[Rule, ...] = get_args(Rule)
+Unit = Literal["rollout", "prompt"]
 Divisibility = Literal["pad", "drop"]
 DIVISIBILITIES: tuple[Divisibility, ...] = get_args(Divisibility)
 # Rules that decide on a sample by its own score alone, before the others are known.
@@ -56,6 +59,10 @@ class SelectionSettings(Settings):
     soft: advantages weighted by clip(score / scale, 0, 1).
     random: as many as positive would keep, drawn at random: the control.
     none: scores are only recorded, everything is kept."""
+
+    unit: Unit = "rollout"
+    """What is selected. rollout: each by its own score. prompt: all rollouts of a prompt or none, by the sum of their
+    scores; top_fraction, min_keep and random then count prompts."""
 
     top_fraction: float = Field(default=0.5, gt=0, le=1)
     """Share that top_fraction keeps."""
@@ -169,6 +176,36 @@ def select(scores: np.ndarray, settings: SelectionSettings, step: int) -> Select
     else:
         weights[ranking[:count]] = 1.0
     return Selection(weights, ranking)
+
+
+def select_samples(
+    scores: np.ndarray, groups: Sequence[object] | np.ndarray, settings: SelectionSettings, step: int
+) -> Selection:
+    """`select` among the samples, or with `unit: prompt` among their groups.
+
+    A group's score is the sum of its samples' scores: <sum of their gradients, the validation gradient>. It is not
+    finite, so the group is not selected, if one of them is not. The samples of a group follow each other in the
+    ranking, in their order; groups of equal scores in that of their first samples.
+
+    Args:
+        scores: (B,) float64 influence scores, B >= 1.
+        groups: (B,) the uid of each sample's prompt.
+        settings: See there.
+        step: See `select`.
+
+    Raises:
+        ValueError: if the lengths differ, or there are no scores.
+    """
+    if len(scores) != len(groups):
+        raise ValueError(f"expected one group per score, got {len(groups)} and {len(scores)}")
+    if settings.unit == "rollout":
+        return select(scores, settings, step)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(groups))}
+    group = np.array([numbers[name] for name in groups], dtype=np.int64)
+    with np.errstate(invalid="ignore"):  # opposite infinities
+        chosen = select(np.bincount(group, weights=scores), settings, step)
+    place = np.argsort(chosen.ranking)
+    return Selection(chosen.weights[group], np.argsort(place[group], kind="stable"))
 
 
 def make_divisible(selection: Selection, divisibility: str, multiple: int) -> tuple[Selection, np.ndarray]:

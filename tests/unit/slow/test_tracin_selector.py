@@ -122,6 +122,15 @@ def test_rows_leave_in_whole_mini_batches(store: StoredRows, tmp_path: Path):
     assert _seen("advantages", chosen.keys) == [-1.0, -0.5]
 
 
+def test_a_prompt_is_selected_as_a_whole(store: StoredRows, tmp_path: Path):
+    """KEYS are two rollouts of each of two prompts."""
+    selector, batch = _make(store, tmp_path, [3.0, -1.0, -2.0, 1.0], "tracin.selection.unit=prompt")
+    chosen = selector.select(batch)
+    assert chosen is not None
+    assert [value == 0 for value in _seen("response_mask", KEYS)] == [False, False, True, True]
+    assert selector.metrics()["tracin/num_selected"] == 2
+
+
 def test_one_pass_leaves_the_decision_to_the_worker_and_reports_it(store: StoredRows, tmp_path: Path):
     selector, batch = _make(store, tmp_path, [1.0, -1.0, 2.0, -1.0])
     # In a run it goes with validation rollouts, which take engines.

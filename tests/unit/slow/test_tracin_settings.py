@@ -53,8 +53,8 @@ def test_every_setting_is_read():
         "record_scores": False,
         "record_texts": 2,
         "selection": {
-            "rule": "top_fraction", "top_fraction": 0.25, "soft_scale": 0.9, "min_keep": 3, "baseline": "after",
-            "denominator": "all", "divisibility": "drop", "seed": 5,
+            "rule": "top_fraction", "unit": "prompt", "top_fraction": 0.25, "soft_scale": 0.9, "min_keep": 3,
+            "baseline": "after", "denominator": "all", "divisibility": "drop", "seed": 5,
         },
         "validation": {
             "strategy": "top", "pool_size": 50, "k": 8, "refresh_every": 2, "rollouts_per_prompt": 4, "cached": True,
@@ -123,6 +123,7 @@ def test_one_pass_takes_rules_that_look_at_one_sample(rule: str, denominator: st
         ({"rule": "top_fraction"}, "selection.rule=top_fraction needs those of the whole batch first: use positive"),
         ({"rule": "soft"}, "selection.rule=soft needs"),
         ({"rule": "random"}, "selection.rule=random needs"),
+        ({"unit": "prompt"}, "one_pass needs selection.unit=rollout, got prompt"),
         ({"min_keep": 1}, "one_pass needs selection.min_keep=0, got 1"),
         ({"baseline": "after"}, "one_pass needs selection.baseline=before, got after"),
         ({"divisibility": "drop"}, "one_pass needs selection.divisibility=pad, got drop"),
