@@ -1,6 +1,8 @@
 """Many programs of several tasks: identical ones run once, and what says nothing is tried again. Pure."""
 
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 
 from verl_ext.data.arc_tasks import Pair
 from verl_ext.sandbox.executor import Executor
@@ -8,7 +10,7 @@ from verl_ext.sandbox.results import ProgramResult, Status
 
 
 class Programs:
-    """Runs identical programs once, and tries again what met an infrastructure error.
+    """Runs identical programs once, and tries again what met an infrastructure error; any number of threads may ask.
 
     Args:
         executor: Runs them.
@@ -18,7 +20,8 @@ class Programs:
     def __init__(self, executor: Executor, attempts: int) -> None:
         self._executor = executor
         self._attempts = attempts
-        self._results: dict[tuple[str, str, str], ProgramResult] = {}
+        self._results: dict[tuple[str, str, str], Future[ProgramResult]] = {}
+        self._lock = threading.Lock()
 
     def run(
         self,
@@ -35,13 +38,33 @@ class Programs:
             pairs: By task.
             stop_at_first_failure: See `Executor`; the same in every call of a kind.
         """
-        waiting = [key for key in dict.fromkeys((kind, *job) for job in jobs) if key not in self._results]
+        keys = [(kind, *job) for job in jobs]
+        with self._lock:
+            new = {key: Future[ProgramResult]() for key in dict.fromkeys(keys) if key not in self._results}
+            self._results |= new
+        # Nobody waits for another thread before its own programs have run, so no two wait for each other.
+        try:
+            found = self._run([(task, program) for _, task, program in new], pairs, stop_at_first_failure)
+        except BaseException as error:
+            for future in new.values():
+                future.set_exception(error)
+            raise
+        for future, result in zip(new.values(), found, strict=True):
+            future.set_result(result)
+        return [self._results[key].result() for key in keys]
+
+    def _run(
+        self, jobs: Sequence[tuple[str, str]], pairs: Mapping[str, Sequence[Pair]], stop_at_first_failure: bool
+    ) -> list[ProgramResult]:
+        """Results of different jobs, in their order."""
+        results: dict[tuple[str, str], ProgramResult] = {}
+        waiting = list(jobs)
         for _ in range(self._attempts):
             if not waiting:
                 break
-            results = self._executor.check_many(
-                [(program, pairs[task]) for _, task, program in waiting], stop_at_first_failure
+            found = self._executor.check_many(
+                [(program, pairs[task]) for task, program in waiting], stop_at_first_failure
             )
-            self._results |= dict(zip(waiting, results, strict=True))
-            waiting = [key for key in waiting if Status.INFRASTRUCTURE_ERROR in self._results[key].statuses]
-        return [self._results[kind, task, program] for task, program in jobs]
+            results |= dict(zip(waiting, found, strict=True))
+            waiting = [job for job in waiting if Status.INFRASTRUCTURE_ERROR in results[job].statuses]
+        return [results[job] for job in jobs]

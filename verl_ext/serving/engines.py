@@ -1,11 +1,11 @@
 """What a trainer asks of the rollout servers of its run, beside verl's agent loops; `token_serving` answers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ray
 
-from verl_ext.serving.requests import Continuations
+from verl_ext.serving.requests import Continuation, Continuations
 
 # What tests/compat/contract_uses.py cannot see: what verl's objects here are.
 RELIES_ON = {
@@ -23,8 +23,19 @@ class ServingEngines:
     def __init__(self, replicas: Sequence[Any]) -> None:
         self._servers = [replica.servers[0] for replica in replicas]
 
-    def generate(self, requests: Sequence[Continuations]) -> list[list[tuple[list[int], str | None]]]:
+    def generate(self, requests: Sequence[Continuations]) -> list[list[Continuation]]:
         """Continuations at temperature 1 from the whole distribution, by request; all are under way at once."""
+        return ray.get(self._start(requests))
+
+    def generate_as_completed(self, requests: Sequence[Continuations]) -> Iterator[tuple[int, list[Continuation]]]:
+        """The same, each request with its place as soon as it has all of its continuations."""
+        places = {call: place for place, call in enumerate(self._start(requests))}
+        waiting = list(places)
+        while waiting:
+            (done, *_), waiting = ray.wait(waiting)
+            yield places[done], ray.get(done)
+
+    def _start(self, requests: Sequence[Continuations]) -> list[ray.ObjectRef]:
         calls = []
         for request in requests:
             params: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_tokens": request.max_tokens}
@@ -32,7 +43,7 @@ class ServingEngines:
                 params["stop"] = list(request.stop)
             server = self._servers[request.place % len(self._servers)]
             calls.append(server.generate_many.remote(list(request.prompt_ids), request.num, params))
-        return ray.get(calls)
+        return calls
 
     def prompt_log_probs(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-prob of every token of each text but its first."""

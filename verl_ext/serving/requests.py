@@ -1,8 +1,11 @@
 """A request for continuations, and who answers it; what asks for them needs to know no engine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+# Token ids of a continuation, and the reason of its end.
+Continuation = tuple[list[int], str | None]
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,10 @@ class Continuations:
 class Generator(Protocol):
     """`engines.ServingEngines`, or a test's stand-in."""
 
-    def generate(self, requests: Sequence[Continuations]) -> list[list[tuple[list[int], str | None]]]:
-        """The token ids and the reason of the end of each continuation, by request."""
+    def generate(self, requests: Sequence[Continuations]) -> list[list[Continuation]]:
+        """The continuations of each request, by request."""
+        ...
+
+    def generate_as_completed(self, requests: Sequence[Continuations]) -> Iterator[tuple[int, list[Continuation]]]:
+        """A request's place among the requests and its continuations, as soon as it has all of them."""
         ...

@@ -1,6 +1,7 @@
 """Visits states: samples next tokens, rolls each out, runs the programs. Between the engines and the sandbox."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,9 +14,11 @@ from verl_ext.arc.prompts import FENCE, Tokenizer, decode_answer, program, teach
 from verl_ext.sandbox.executor import Executor
 from verl_ext.sandbox.programs import Programs
 from verl_ext.sandbox.results import ProgramResult, Status
-from verl_ext.serving.requests import Continuations, Generator
+from verl_ext.serving.requests import Continuation, Continuations, Generator
 
 ATTEMPTS = 2  # of a program that met an infrastructure error
+# Actions whose programs are judged at the same time; how many programs run at once is the executor's affair.
+JUDGED_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -73,22 +76,21 @@ class StateVisitor:
         weight_version: int,
         timed: Callable[[str], Any],
     ) -> list[StateVisit]:
-        """Actions and judged rollouts of states.
+        """Actions and judged rollouts of states. An action's programs run while other actions are still rolled out.
 
         Args:
             states: Different problems.
             problems: By id.
             weight_version: Of the weights that the engines serve.
-            timed: Context manager of a named phase: gen, sandbox.
+            timed: Context manager of a named phase: gen, and sandbox for what it has left to do then.
         """
-        with timed("gen"):
-            visits = self._ask(states, problems, weight_version)
-            answers = self._roll_out(visits, problems)
-        with timed("sandbox"):
-            rollouts = iter(self.judge(answers))
-        num = self._settings.rollouts_per_action
-        for visit in visits:
-            visit.rollouts = tuple(tuple(islice(rollouts, num)) for _ in visit.tokens)
+        with ThreadPoolExecutor(JUDGED_AT_ONCE, thread_name_prefix="judge") as threads:
+            with timed("gen"):
+                visits = self._ask(states, problems, weight_version)
+                judged = self._roll_out(visits, problems, threads)
+            with timed("sandbox"):
+                for visit, actions in zip(visits, judged, strict=True):
+                    visit.rollouts = tuple(tuple(rollouts.result()) for rollouts in actions)
         return visits
 
     def pass_rates(
@@ -107,18 +109,23 @@ class StateVisitor:
         labels = iter(rollout.reward for rollout in self.judge(answers))
         return [list(islice(labels, num_rollouts)) for _ in states]
 
-    def judge(self, answers: Sequence[Answer]) -> list[Rollout]:
+    def judge(self, answers: Sequence[Answer], programs: Programs | None = None) -> list[Rollout]:
         """Answers with their rewards, from the examples and then what is held out, and the grids if they are kept.
 
         Equal programs of a problem run once. A program that met an infrastructure error is run once more.
+
+        Args:
+            answers: Any.
+            programs: Those that equal ones of other calls are not run again for; None for these alone.
         """
+        programs = programs or Programs(self._executor, ATTEMPTS)
         jobs = [
             (answer.problem.id, program(decode_answer((*answer.given, *answer.made), self._tokenizer)))
             for answer in answers
             if answer.is_whole
         ]
         pairs = {answer.problem.id: answer.problem.reward_pairs for answer in answers}
-        results = iter(Programs(self._executor, ATTEMPTS).run("reward", jobs, pairs, stop_at_first_failure=True))
+        results = iter(programs.run("reward", jobs, pairs, stop_at_first_failure=True))
         return [self._rollout(answer, next(results) if answer.is_whole else None) for answer in answers]
 
     def _rollout(self, answer: Answer, result: ProgramResult | None) -> Rollout:
@@ -142,20 +149,33 @@ class StateVisitor:
             visits.append(StateVisit(state.problem, state.k, tuple(text), teacher, tokens, weight_version))
         return visits
 
-    def _roll_out(self, visits: Sequence[StateVisit], problems: Mapping[str, Problem]) -> list[Answer]:
-        """`rollouts_per_action` answers of every action of every visit."""
+    def _roll_out(
+        self, visits: Sequence[StateVisit], problems: Mapping[str, Problem], threads: ThreadPoolExecutor
+    ) -> list[list[Future[list[Rollout]]]]:
+        """`rollouts_per_action` judged rollouts of every action of every visit; only the engines are waited for."""
         num = self._settings.rollouts_per_action
+        programs = Programs(self._executor, ATTEMPTS)
+
+        def judge(visit: StateVisit, action: int, samples: Sequence[Continuation]) -> Future[list[Rollout]]:
+            problem = problems[visit.problem]
+            answers = [
+                Answer(problem, problem.given(visit.k), (action, *ids), reason != "aborted") for ids, reason in samples
+            ]
+            return threads.submit(self.judge, answers, programs)
+
+        places = [(index, action) for index, visit in enumerate(visits) for action in visit.tokens]
+        nothing: list[Continuation] = [([], None)] * num
+        judged = {
+            (index, action): judge(visits[index], action, nothing)
+            for index, action in places
+            if action in self._end_tokens
+        }
+        rolled_out = [place for place in places if place not in judged]
         requests = [
-            Continuations([*visit.ids, action], num, self._max_new_tokens, index, (FENCE,))
-            for index, visit in enumerate(visits)
-            for action in visit.tokens
-            if action not in self._end_tokens
+            Continuations([*visits[index].ids, action], num, self._max_new_tokens, index, (FENCE,))
+            for index, action in rolled_out
         ]
-        made = iter(self._engines.generate(requests))
-        nothing: list[tuple[list[int], str | None]] = [([], None)] * num
-        return [
-            Answer(problems[visit.problem], problems[visit.problem].given(visit.k), (action, *ids), reason != "aborted")
-            for visit in visits
-            for action in visit.tokens
-            for ids, reason in (nothing if action in self._end_tokens else next(made))
-        ]
+        for place, samples in self._engines.generate_as_completed(requests):
+            index, action = rolled_out[place]
+            judged[index, action] = judge(visits[index], action, samples)
+        return [[judged[index, action] for action in visit.tokens] for index, visit in enumerate(visits)]

@@ -5,6 +5,7 @@ real one is exercised in tests/integration.
 """
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -20,10 +21,10 @@ from recipe.golden_redaction.method.visits import Rollout, StateVisit, copying_m
 from recipe.golden_redaction.settings import GoldenSettings
 from verl_ext.arc.prompts import CODE_PREFIX, FENCE
 from verl_ext.data.arc_tasks import Pair
-from verl_ext.sandbox.policy import SandboxPolicy
+from verl_ext.sandbox.policy import SandboxPolicy, SandboxUnavailableError
 from verl_ext.sandbox.pool import SandboxPool
 from verl_ext.sandbox.results import Execution, ProgramResult, Status
-from verl_ext.serving.requests import Continuations
+from verl_ext.serving.requests import Continuation, Continuations
 
 TOKENIZER = build_tokenizer()
 END = int(TOKENIZER.eos_token_id or 0)
@@ -62,12 +63,20 @@ class ScriptedEngine:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.requests: list[Continuations] = []
+        self.after_each: Callable[[int], None] = lambda place: None
 
-    def generate(self, requests: Sequence[Continuations]) -> list[list[tuple[list[int], str | None]]]:
+    def generate(self, requests: Sequence[Continuations]) -> list[list[Continuation]]:
         self.requests += requests
         return [self._answers(request) for request in requests]
 
-    def _answers(self, request: Continuations) -> list[tuple[list[int], str | None]]:
+    def generate_as_completed(self, requests: Sequence[Continuations]) -> Iterator[tuple[int, list[Continuation]]]:
+        """The last request is completed first."""
+        self.requests += requests
+        for place in reversed(range(len(requests))):
+            yield place, self._answers(requests[place])
+            self.after_each(place)
+
+    def _answers(self, request: Continuations) -> list[Continuation]:
         prompt = list(request.prompt_ids)
         found = next(made for end, made in self.script.items() if prompt[-len(ids(end)) :] == ids(end))
         assert len(found) == request.num
@@ -80,20 +89,27 @@ class ScriptedEngine:
 
 
 class WatchedExecutor:
-    """Hands jobs on to the real sandbox and remembers them; `breaks(program, call)` makes an infrastructure error."""
+    """Hands jobs on to the real sandbox and remembers them; `breaks(program, runs)` makes an infrastructure error."""
 
     def __init__(self, pool: SandboxPool, breaks: Callable[[str, int], bool]) -> None:
         self._pool = pool
         self._breaks = breaks
         self.calls: list[list[str]] = []
+        self.has_run = threading.Event()
+
+    @property
+    def programs(self) -> list[str]:
+        """All that were run, sorted."""
+        return sorted(program for call in self.calls for program in call)
 
     def check_many(self, jobs: Any, stop_at_first_failure: bool = False) -> list[ProgramResult]:
         jobs = list(jobs)
         self.calls.append([program for program, _ in jobs])
+        self.has_run.set()
         broken = ProgramResult((Execution(Status.OK, ((7,),)), Execution(Status.INFRASTRUCTURE_ERROR)))
         results = self._pool.check_many(jobs, stop_at_first_failure)
         return [
-            broken if self._breaks(program, len(self.calls)) else result
+            broken if self._breaks(program, self.programs.count(program)) else result
             for (program, _), result in zip(jobs, results, strict=True)
         ]
 
@@ -205,7 +221,7 @@ def test_equal_programs_of_a_problem_run_once(make):
     made = make(TWO_ACTIONS)
     made.visit((problem("a"), 3), (problem("b", answer=6), 3))
     each = [source("[[8]]"), source("[[8]"), source("[[7]]"), source("[[7]] + [")]
-    assert made.executor.calls == [each * 2]
+    assert made.executor.programs == sorted(each * 2)
     # The same program has another reward in another problem.
     first, second = make(TWO_ACTIONS).visit((problem("a"), 3), (problem("b", answer=6), 3))
     assert (first.labels[1], second.labels[1]) == ([1.0, 0.0, 1.0], [0.0, 0.0, 0.0])
@@ -220,7 +236,7 @@ def test_programs_are_joined_as_token_ids(make):
     made = make({(first,): [([second], None)] * 4, "Café": stop(rest, rest, rest[:-1])})
     (visit,) = made.visit((problem(), k))
     assert (visit.ids[-1], visit.tokens) == (first, (second,))
-    assert made.executor.calls == [[source("[[7]]"), source("[[7]")]]
+    assert made.executor.programs == sorted([source("[[7]]"), source("[[7]")])
     assert visit.labels == [[1.0, 1.0, 0.0]]
 
 
@@ -233,7 +249,7 @@ def test_nothing_follows_an_action_that_ends_the_text(make):
     assert made.engine.requests[1].prompt_ids[-1] == token("]")
     assert visit.labels == [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     assert [one.text for one in visit.rollouts[0]] == ["", "", ""]
-    assert made.executor.calls == [[source("[[7]"), source("[[7]]"), source("[[7]][0]")]]
+    assert made.executor.programs == sorted([source("[[7]"), source("[[7]]"), source("[[7]][0]")])
 
 
 def test_the_teachers_token_is_an_action_though_never_sampled_and_lost_samples_are_none(make):
@@ -250,23 +266,44 @@ def test_an_aborted_rollout_has_no_label_and_is_not_run(make):
     (visit,) = made.visit((problem(), 3))
     assert visit.labels[1] == [1.0, None, None]
     assert visit.rollouts[1][1] == Rollout("7]]", None, ("infrastructure_error",))
-    assert source("[[7]") not in made.executor.calls[0]
+    assert source("[[7]") not in made.executor.programs
 
 
 # ------------------------------ the sandbox ------------------------------
 
 
+def test_programs_run_while_other_actions_are_rolled_out(make):
+    made = make(TWO_ACTIONS)
+    places = []
+
+    def wait(place: int) -> None:
+        places.append((place, made.executor.has_run.wait(timeout=60)))
+
+    made.engine.after_each = wait
+    made.visit((problem(), 3))
+    assert places == [(1, True), (0, True)]  # the first action's programs had run before the second one was there
+
+
+def test_an_error_of_the_executor_ends_the_visit(make):
+    def breaks(program: str, _: int) -> bool:
+        raise SandboxUnavailableError("gone")
+
+    with pytest.raises(SandboxUnavailableError, match="gone"):
+        make(TWO_ACTIONS, breaks=breaks).visit((problem(), 3))
+
+
 def test_a_program_that_met_an_infrastructure_error_is_run_once_more(make):
-    once = make(TWO_ACTIONS, breaks=lambda program, call: program == source("[[7]]") and call == 1)
+    seven = source("[[7]]")
+    once = make(TWO_ACTIONS, breaks=lambda program, calls: program == seven and calls == 1)
     (visit,) = once.visit((problem(), 3))
     assert visit.labels == [[0.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
-    assert once.executor.calls[1:] == [[source("[[7]]")]]
+    assert once.executor.programs.count(seven) == 2 and [seven] in once.executor.calls
 
-    always = make(TWO_ACTIONS, breaks=lambda program, _: program == source("[[7]]"))
+    always = make(TWO_ACTIONS, breaks=lambda program, _: program == seven)
     (visit,) = always.visit((problem(), 3))
     assert visit.labels == [[0.0, 0.0, 0.0], [None, 0.0, None]]
     assert visit.rollouts[1][0].statuses == ("ok", "infrastructure_error")
-    assert always.executor.calls[1:] == [[source("[[7]]")]]
+    assert always.executor.programs.count(seven) == 2
 
 
 def test_outputs_are_kept_where_they_are_wanted(make):
