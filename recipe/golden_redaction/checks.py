@@ -73,6 +73,11 @@ def _problems(config: DictConfig) -> list[str]:
             "the engine computes the log-probs of whole texts, and has no memory for the logits of a whole prompt at "
             "once: set rollout.enable_chunked_prefill=true, so that a chunk has rollout.max_num_batched_tokens tokens"
         )
+    if config.golden.visit_ahead and rollout.free_cache_engine:
+        problems.append(
+            "golden.visit_ahead=true asks the engines while the actor is trained, and they would be asleep: set "
+            "rollout.free_cache_engine=false (they keep their memory then), or golden.visit_ahead=false"
+        )
     if config.golden.reference != actor.use_kl_loss:
         problems.append(
             "verl builds a reference policy only with actor.use_kl_loss=true (its KL loss itself is not used here): "
@@ -105,6 +110,13 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
     problems = hold_out(problems, settings.reward)
     print(f"{len(problems)} problems ({reasons(counts)}), {_range(problems)}")
     print(f"rewards: {_reward(problems)}")
+    states = settings.entries_per_update * settings.sync_every
+    if settings.visit_ahead and len(problems) < 2 * states:
+        raise ConfigError(
+            f"golden.visit_ahead=true visits {states} problems while {states} others are trained on, but there are "
+            f"{len(problems)}: add tasks, lower golden.entries_per_update or golden.sync_every, or set "
+            "golden.visit_ahead=false"
+        )
     needed = max(len(problem.prompt_ids) + len(problem.golden_ids) for problem in problems) + settings.max_new_tokens
     given = config.actor_rollout_ref.rollout.max_model_len or model.max_position_embeddings
     if needed > given:

@@ -118,6 +118,7 @@ RECIPE = Recipe(
     phases={
         "sandbox": ("sandbox",),
         "log-probs": ("log_prob_after", "settle", "engine_before", "engine_after"),
+        "waiting for visits": ("wait_for_visits",),
     },
     glossary=METRICS,
     files=FILES,

@@ -107,6 +107,10 @@ class GoldenSettings(Settings):
     """Updates between two copies of the weights to the serving engine; above 1 the entries in between are
     off-policy."""
 
+    visit_ahead: bool = False
+    """Visit the next step's states while the actor is trained on this step's: rollouts are one update older then. Needs
+    engines that are awake meanwhile (rollout.free_cache_engine=false)."""
+
     max_new_tokens: int = Field(default=1024, ge=1)
     """Tokens of a rollout after its action; a program that is not complete by then fails."""
 

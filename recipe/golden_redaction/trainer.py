@@ -31,6 +31,7 @@ from recipe.golden_redaction.run_files import ENTRIES, PROBES, REFERENCE, TENSOR
 from recipe.golden_redaction.sandbox import make_executor
 from recipe.golden_redaction.settings import read_settings
 from recipe.golden_redaction.texts import TextLogProbs
+from recipe.golden_redaction.visiting import Visits
 from recipe.golden_redaction.warm_start import read_earlier_run, restore_lengths
 from recipe.golden_redaction.worker import GoldenWorker, RankUpdate
 from verl_ext.core.errors import StaleEngineError
@@ -100,6 +101,14 @@ class GoldenTrainer(SignalTrainer):
             self.golden.max_new_tokens,
             self.golden.records.outputs,
         )
+        self.new_visits = Visits(
+            self.controller,
+            self.visitor,
+            self.texts,
+            self.problems,
+            self.golden.redaction.decided_above,
+            self.golden.records.prompt_log_probs,
+        )
         super().on_init_end()
         if self.golden.records.prompt_log_probs:
             self.texts.measure_reference(self.run_folder.path / REFERENCE, is_first=self.global_steps == 0)
@@ -111,6 +120,7 @@ class GoldenTrainer(SignalTrainer):
             super().fit(agent_loop_manager)
         finally:
             self.executor.close()
+            self.new_visits.close()
 
     # ------------------------------ one step ------------------------------
 
@@ -118,7 +128,9 @@ class GoldenTrainer(SignalTrainer):
         """Visit, label, update, measure, record. Nothing of it is in the data plane."""
         self.visits = visits = self._next_visits(metrics)
         self.ask_engine(visits, "before")
-        self.on_sample_end()  # the engines sleep; a profile of them ends
+        self.on_sample_end()  # the engines sleep, unless they make the next visits; a profile of them ends
+        if self.golden.visit_ahead and self._earlier.is_used_up and self.global_steps < self.total_training_steps:
+            self.new_visits.begin(self._num_states, self.global_steps - 1, [visit.problem for visit in visits])
 
         with self.timed("old_log_prob"):
             log_probs, _ = self.log_probs(visits)
@@ -136,6 +148,7 @@ class GoldenTrainer(SignalTrainer):
         for observer in self.observers:
             observer.observe(nothing)
             metrics.update(observer.metrics())
+        metrics.update(self.new_visits.wait(self.timed))
         with self.timed("update_weights"):
             self.checkpoint_manager.update_weights(self.global_steps)
         for observer in self.observers:
@@ -158,23 +171,18 @@ class GoldenTrainer(SignalTrainer):
 
     def _next_visits(self, metrics: dict[str, Any]) -> list[StateVisit]:
         """Recorded visits of a warm start as long as there are some, then new ones."""
-        count = self.golden.entries_per_update * self.golden.sync_every
         if not self._earlier.is_used_up:
-            visits = self._earlier.take(count, self._served)
+            visits = self._earlier.take(self._num_states, self._served)
             metrics["golden/visits/warm"] = float(len(visits))
             metrics["golden/visits/warm_far"] = float(self._earlier.num_far)
             if visits:
                 return visits
-        states = self.controller.next_states(count)
-        if self.golden.redaction.decided_above is not None or self.golden.records.prompt_log_probs:
-            with self.timed("settle"):
-                self.texts.measure([state.problem for state in states])
-                states = [self.controller.settle(state, self.texts.of_golden(state.problem)) for state in states]
-        visits = self.visitor.visit(states, self.problems, self.global_steps - 1, self.timed)
-        if self.golden.records.prompt_log_probs:
-            for visit in visits:
-                visit.own_log_probs = self.texts.of_state(visit)
-        return visits
+        return self.new_visits.take(self._num_states, self.global_steps - 1, self.timed)
+
+    @property
+    def _num_states(self) -> int:
+        """States of a step."""
+        return self.golden.entries_per_update * self.golden.sync_every
 
     def _update(self, batches: list[list[LabelledState]], metrics: dict[str, Any]) -> None:
         metrics["golden/num_updates"] = float(len(batches))
@@ -274,10 +282,9 @@ class GoldenTrainer(SignalTrainer):
 
     def _count(self, visits: Sequence[StateVisit]) -> None:
         """Rollouts of states with a labelled token are trained on; of tokens, those labels count, not the rollouts'."""
-        version = self.global_steps - 1
         for visit in visits:
             is_labelled = visit.credit.advantages != 0
-            self.totals.rollouts_generated += visit.num_rollouts if visit.weight_version == version else 0
+            self.totals.rollouts_generated += visit.num_rollouts if visit.recorded is None else 0
             self.totals.rollouts_trained += visit.num_rollouts if is_labelled.any() else 0
             self.totals.tokens_trained += int(is_labelled.sum())
 
@@ -289,6 +296,7 @@ class GoldenTrainer(SignalTrainer):
         metrics.update({STEP: global_steps, "training/epoch": epoch})
         metrics.update({f"timing_s/{name}": seconds for name, seconds in timing_raw.items()})
         metrics.update(self.totals.metrics())
+        metrics["golden/states_per_hour"] = 3600 * len(self.visits) / timing_raw["step"]
         self.metrics_stream.append(metrics)
 
     def summary(self) -> dict[str, Any]:
@@ -306,7 +314,7 @@ class GoldenTrainer(SignalTrainer):
 
     def signal_state(self) -> dict[str, Any]:
         return super().signal_state() | {
-            "redaction": self.controller.state_dict(),
+            "redaction": self.controller.state_dict(self.new_visits.in_flight),
             "num_bytes": {name: lines.num_bytes for name, lines in self._files().items()},
             "num_warm_used": self._earlier.num_used,
             "num_updates": self._num_updates,

@@ -84,6 +84,11 @@ def test_every_step_is_in_the_stream_and_the_last_line_says_what_was_found(contr
             "actor_rollout_ref.rollout.enable_chunked_prefill=false",
             ["log-probs of whole texts", "chunked_prefill=true"],
         ),
+        (
+            "golden.visit_ahead=true actor_rollout_ref.rollout.free_cache_engine=true",
+            ["golden.visit_ahead=true", "free_cache_engine=false"],
+        ),
+        ("golden.visit_ahead=true", ["visits 2 problems while 2 others", "there are 3"]),
         ("golden.prompt.grid=compact", ["was trained on prompts with grid=spaced", "--grid_format spaced"]),
         ("selectors=[my.Selector]", ["for a selector to choose from", "unset selectors"]),
         ("+signal=tracin tracin.enable=true", ["for a selector to choose from", "unset tracin.enable"]),

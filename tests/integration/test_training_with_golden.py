@@ -22,9 +22,13 @@ def golden_lab(labs: Any, golden_assets: GoldenAssets) -> Lab:
     return labs.get("golden", *golden_assets.overrides(), recipe="golden_redaction_cpu")
 
 
-def _entries(lab: Lab, step: int | None = None) -> list[dict[str, Any]]:
+def _all_entries(lab: Lab) -> list[dict[str, Any]]:
     text = (lab.run_dir / "golden_entries.jsonl").read_text(encoding="utf-8")
-    entries = [json.loads(line) for line in text.splitlines()]
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _entries(lab: Lab, step: int | None = None) -> list[dict[str, Any]]:
+    entries = _all_entries(lab)
     last = entries[-1]["step"] if step is None else step
     return [entry for entry in entries if entry["step"] == last]
 
@@ -102,6 +106,37 @@ def test_several_updates_between_two_copies_of_the_weights(golden_lab: Lab):
     assert metrics["golden/num_updates"] == labelled
     assert len({entry["weight_version"] for entry in entries}) == 1
     assert metrics["engine_guard/probs_diff_max/after"] < 1e-3
+
+
+def test_the_next_states_are_visited_while_the_actor_is_trained(golden_lab: Lab):
+    def ahead(trainer: Any) -> tuple[list[dict[str, Any]], list[list[str]], dict[str, Any], dict[str, Any]]:
+        before = trainer.golden
+        update = {"entries_per_update": 1, "visit_ahead": True}
+        trainer.golden = before.model_copy(update=update)
+        try:
+            metrics, problems = [], []
+            for _ in range(3):
+                metrics.append(_step(trainer))
+                problems.append([visit.problem for visit in trainer.visits])
+            in_flight = list(trainer.new_visits.in_flight)
+            state = trainer.signal_state()["redaction"]["problems"]
+            counted = {name: trainer.controller.state_dict()["problems"][name] for name in in_flight}
+            return metrics, problems, {name: state[name] for name in in_flight}, counted
+        finally:
+            trainer.golden = before
+            trainer.new_visits.take(1, 0, trainer.timed)
+
+    golden_lab.step()
+    metrics, problems, saved, counted = golden_lab.call(ahead)
+    versions = [entry["weight_version"] for entry in _all_entries(golden_lab)[-3:]]
+    # The first is made as the step begins; then each is as old as the weights of the step before.
+    steps = [entry["step"] for entry in _all_entries(golden_lab)[-3:]]
+    assert [step - version for step, version in zip(steps, versions, strict=True)] == [1, 2, 2]
+    assert problems[0] != problems[1] != problems[2]
+    assert all(step["golden/ahead/seconds"] > 0 for step in metrics)
+    assert all(step["engine_guard/probs_diff_max/before"] < 1e-3 for step in metrics)
+    ((name, of_checkpoint),) = saved.items()
+    assert of_checkpoint["turn"] == counted[name]["turn"] - 1
 
 
 def test_recorded_entries_start_a_run_without_a_rollout(golden_lab: Lab):

@@ -24,7 +24,7 @@ def _credited(number: int, advantages: tuple[int, ...]) -> StateVisit:
 
 
 def _targets(advantages: tuple[int, ...]) -> Targets:
-    return Targets(np.array([-0.5 * advantage if advantage else np.nan for advantage in advantages]), 1.0)
+    return Targets(np.array([-0.5 * advantage if advantage else np.nan for advantage in advantages]), 1.0, 1.0)
 
 
 ADVANTAGES = st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=4).map(tuple)

@@ -46,7 +46,8 @@ def test_targets_go_the_way_of_the_advantage_and_no_further_than_asked(state, ma
     result = target_log_probs(log_probs, advantages, TargetSettings(mass_from_others=mass_from_others))
     targets = result.log_probs
     assert (np.isnan(targets) == (advantages == 0)).all()
-    assert targets[advantages < 0] == pytest.approx(2 * log_probs[advantages < 0])
+    assert targets[advantages < 0] == pytest.approx((1 + result.fall) * log_probs[advantages < 0])
+    assert 0 <= result.fall <= 1
     preferred = log_probs[advantages > 0]
     assert (targets[advantages > 0] >= preferred).all()
     assert (targets[advantages > 0] <= preferred / 2 + 1e-12).all()
@@ -67,6 +68,30 @@ def test_the_share_is_the_largest_that_fits(state, mass_from_others):
         # Where p is nearly 0 or 1 a larger share changes nothing that float64 can tell.
         assert excess > -1e-12
         assert len(preferred)
+
+
+def carried(log_probs: np.ndarray, advantages: np.ndarray, fall: float) -> np.ndarray:
+    """Preferred tokens' log-probs if a softmax lowers the logits of dispreferred ones alone, so that they fall so far."""
+    probs, falling = np.exp(log_probs), advantages < 0
+    left = float((probs[falling] ** (1 + fall)).sum())
+    others = 1 - float(probs[falling].sum())
+    return np.log(probs[advantages > 0] / others * (1 - left))
+
+
+@settings(deadline=None)
+@given(states())
+def test_dispreferred_tokens_fall_as_far_as_preferred_ones_may_rise(state):
+    log_probs, advantages = state
+    falling, preferred = advantages < 0, log_probs[advantages > 0]
+    fall = target_log_probs(log_probs, advantages, TargetSettings()).fall
+    assert target_log_probs(log_probs, advantages, TargetSettings(balanced=False)).fall == 1
+    if not falling.any() or not len(preferred):
+        assert fall == 1
+    elif np.exp(log_probs[falling]).sum() < 1 - 1e-9:
+        assert (carried(log_probs, advantages, fall) <= preferred / 2 + 1e-9).all()
+        if fall < 1:
+            further = carried(log_probs, advantages, fall + 1e-3) - preferred / 2
+            assert further.max() > -1e-9  # where p is nearly 0 or 1 nothing that float64 can tell
 
 
 def test_three_preferred_tokens_at_a_quarter_share_what_there_is():
@@ -92,10 +117,14 @@ def test_a_preferred_token_is_never_asked_to_fall_for_another():
 
 
 def test_preferred_tokens_get_what_dispreferred_ones_give_up():
-    targets = target_log_probs(np.log([0.4, 0.6]), [1, -1], TargetSettings()).log_probs
+    original = TargetSettings(balanced=False)
+    targets = target_log_probs(np.log([0.4, 0.6]), [1, -1], original).log_probs
     assert np.exp(targets) == pytest.approx([math.sqrt(0.4), 0.36])
-    targets = target_log_probs(np.log([0.9, 0.1]), [1, -1], TargetSettings()).log_probs
+    targets = target_log_probs(np.log([0.9, 0.1]), [1, -1], original).log_probs
     assert np.exp(targets) == pytest.approx([math.sqrt(0.9), 0.01])
+    # Balanced, the two meet: nothing has to go to tokens that nobody tried.
+    targets = target_log_probs(np.log([0.9, 0.1]), [1, -1], TargetSettings()).log_probs
+    assert np.exp(targets) == pytest.approx([math.sqrt(0.9), 1 - math.sqrt(0.9)])
     targets = target_log_probs(np.log([0.4, 0.4, 0.2]), [1, 1, -1], TargetSettings()).log_probs
     assert np.exp(targets) == pytest.approx([0.48, 0.48, 0.04])
 

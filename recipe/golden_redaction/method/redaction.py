@@ -203,11 +203,19 @@ class RedactionController:
             metrics["golden/state_reward/mean"] = sum(rewards) / len(rewards)
         return metrics
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that a resumed run needs, in containers that `json.dumps` takes."""
+    def state_dict(self, in_flight: Collection[str] = ()) -> dict[str, Any]:
+        """Everything that a resumed run needs, in containers that `json.dumps` takes.
+
+        Args:
+            in_flight: Problems whose last visit will be lost, and is not counted.
+        """
+        problems = {problem: asdict(progress) for problem, progress in self._problems.items()}
+        for problem in in_flight:
+            problems[problem]["visits"] -= 1
+            problems[problem]["turn"] -= 1
         return {
             "state_version": _STATE_VERSION,
-            "problems": {problem: asdict(progress) for problem, progress in self._problems.items()},
+            "problems": problems,
             "counts": dict(self._counts),
         }
 

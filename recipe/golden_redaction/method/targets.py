@@ -13,7 +13,16 @@ of what the tokens that nobody tried have. Where they ask for more, all of them 
 
 which exists, because share = 0 asks for nothing more than the tokens have. This never asks a preferred token to fall
 (dividing by the sum would: p = .9 and .09, which ask for .949 and .3, would come down to .76 and .24 for a sum of 1),
-keeps their order, and shortens every token's way by the same factor in nats, the unit that the loss works in. The sum
+keeps their order, and shortens every token's way by the same factor in nats, the unit that the loss works in.
+
+What dispreferred tokens give up has to go somewhere, too. A softmax spreads it over all others in proportion to their
+probabilities: with P the mass of preferred tokens and U that of tokens without a label, tried or not, each grows by the
+factor 1 + given_up / (P + U). That must not carry a preferred token past p^(1/2), so with `balanced` the dispreferred
+tokens of such a state go a share of their way, too,
+
+    target_t = p_t^(1 + fall),   fall in [0, 1] the largest with given_up <= (P + U) * (max_{A=+1} p ^ (-1/2) - 1)
+
+Of two tokens with .9 (+1) and .1 (-1), p^2 = .01 would leave .99 for the one that was asked to go to .949. The sum
 over T, with the targets of labelled tokens and p of the others, is then at most sum_T p + mass_from_others
 (1 - sum_T p), so at most 1; it is below 1, which a softmax reaches with finite logits, where tokens outside T have mass
 and mass_from_others is below 1.
@@ -21,7 +30,7 @@ and mass_from_others is below 1.
 K: actions of a state. M: tokens of all states of an update.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -43,6 +52,10 @@ class TargetSettings(Settings):
     """Share of the probability of all tokens that were not tried which preferred tokens may be asked to take. 0: only
     from the state's dispreferred tokens. 1: targets may sum to 1, which no softmax reaches."""
 
+    balanced: bool = True
+    """Dispreferred tokens are asked to give up no more than what preferred ones of their state may take. false: always
+    to double their negative log-prob, as in the original method."""
+
     steps: int = Field(default=1, ge=1)
     """Optimizer steps of an update, at most: it ends when every labelled token is near its target. 1: one step, however
     far it moves the tokens."""
@@ -63,10 +76,12 @@ class Targets:
     Attributes:
         log_probs: (K,) float64 target log-probs in nats; NaN for a token without a label.
         share: How much of their way the preferred tokens are asked to go, in [0, 1]; 1 where there are none.
+        fall: The same of dispreferred tokens.
     """
 
     log_probs: np.ndarray
     share: float
+    fall: float
 
 
 def target_log_probs(
@@ -77,7 +92,7 @@ def target_log_probs(
     Args:
         log_probs: (K,) of different tokens of one softmax, in nats, finite and at most 0.
         advantages: (K,) in {+1, 0, -1}.
-        settings: `mass_from_others` is used.
+        settings: `mass_from_others` and `balanced` are used.
 
     Raises:
         ValueError: if shapes differ, an advantage is another number, or the log-probs are not of one distribution.
@@ -96,21 +111,35 @@ def target_log_probs(
     log_probs = np.minimum(log_probs, 0.0)
     preferred, dispreferred = advantages > 0, advantages < 0
     targets = np.full(len(log_probs), np.nan)
-    targets[dispreferred] = 2.0 * log_probs[dispreferred]
+    fall = _largest_fall(log_probs, preferred, dispreferred) if settings.balanced else 1.0
+    targets[dispreferred] = (1.0 + fall) * log_probs[dispreferred]
     others = max(0.0, 1.0 - float(np.exp(log_probs).sum()))
     given_up = float((np.exp(log_probs[dispreferred]) - np.exp(targets[dispreferred])).sum())
     available = float(np.exp(log_probs[preferred]).sum()) + given_up + settings.mass_from_others * others
     share = _largest_share(log_probs[preferred], available)
     targets[preferred] = (1.0 - share / 2.0) * log_probs[preferred]
-    return Targets(targets, share)
+    return Targets(targets, share, fall)
 
 
 def _largest_share(log_probs: np.ndarray, available: float) -> float:
     """Largest share in [0, 1] with sum exp((1 - share / 2) log p) <= available; the sum rises with the share."""
+    return _largest(lambda share: float(np.exp((1.0 - share / 2.0) * log_probs).sum()) <= available)
 
-    def fits(share: float) -> bool:
-        return float(np.exp((1.0 - share / 2.0) * log_probs).sum()) <= available
 
+def _largest_fall(log_probs: np.ndarray, preferred: np.ndarray, dispreferred: np.ndarray) -> float:
+    """Largest share of their way that dispreferred tokens can go without carrying a preferred one past its own."""
+    if not preferred.any():
+        return 1.0
+    probs = np.exp(log_probs)
+    growth = float(np.exp(-log_probs[preferred].max() / 2.0)) - 1.0
+    takes = (1.0 - float(probs[dispreferred].sum())) * growth
+    return _largest(
+        lambda fall: float((probs[dispreferred] - np.exp((1.0 + fall) * log_probs[dispreferred])).sum()) <= takes
+    )
+
+
+def _largest(fits: Callable[[float], bool]) -> float:
+    """Largest number in [0, 1] that fits, where 0 does and none does above one that does not."""
     if fits(1.0):
         return 1.0
     low, high = 0.0, 1.0

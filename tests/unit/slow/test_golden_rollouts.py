@@ -297,7 +297,8 @@ def test_a_program_that_met_an_infrastructure_error_is_run_once_more(make):
     once = make(TWO_ACTIONS, breaks=lambda program, calls: program == seven and calls == 1)
     (visit,) = once.visit((problem(), 3))
     assert visit.labels == [[0.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
-    assert once.executor.programs.count(seven) == 2 and [seven] in once.executor.calls
+    assert once.executor.programs.count(seven) == 2
+    assert [seven] in once.executor.calls
 
     always = make(TWO_ACTIONS, breaks=lambda program, _: program == seven)
     (visit,) = always.visit((problem(), 3))

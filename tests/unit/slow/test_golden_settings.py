@@ -61,14 +61,14 @@ def test_without_the_node_the_defaults_hold():
 
 def test_every_setting_is_read():
     values = {
-        "entries_per_update": 8, "sync_every": 2, "max_new_tokens": 64, "movement_tolerance": 0.01,
+        "entries_per_update": 8, "sync_every": 2, "visit_ahead": True, "max_new_tokens": 64, "movement_tolerance": 0.01,
         "reference": False, "attention_dtype": "bf16", "tensor_statistics_every": 0,
         "redaction": {
             "initial_k": 3, "grow_above": 0.9, "shrink_below": 0.1, "patience": 2, "growth": 2.0,
             "decided_above": None, "retire_after": None, "check_after": 3, "order": "random", "seed": 4,
         },
         "credit": {"num_next_tokens": 4, "max_actions": 3, "rollouts_per_action": 8, "min_labels": 2, "alpha": 0.1},
-        "targets": {"mass_from_others": 0.25, "steps": 3, "aim": 0.8, "reduction": "sum"},
+        "targets": {"mass_from_others": 0.25, "balanced": False, "steps": 3, "aim": 0.8, "reduction": "sum"},
         "prompt": {"grid": "spaced", "test_inputs": True},
         "limits": {"max_cells": 100, "max_prompt_tokens": 200, "max_golden_tokens": 300},
         "records": {

@@ -1,0 +1,97 @@
+"""Visits that are made while the actor is trained. Engines and sandbox are stand-ins; tests/integration has both."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from recipe.golden_redaction.method.progress import RedactionSettings
+from recipe.golden_redaction.method.redaction import RedactedState, RedactionController
+from recipe.golden_redaction.visiting import Visits
+
+LENGTHS = dict.fromkeys("abcd", 10)
+
+
+class FakeVisitor:
+    """A visit is its state, under a version; `go` holds all of them up."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.go.set()
+        self.error: Exception | None = None
+
+    def visit(
+        self, states: Sequence[RedactedState], problems: Mapping[str, Any], version: int, timed: Any
+    ) -> list[Any]:
+        with timed("gen"):
+            assert self.go.wait(timeout=60)
+        if self.error:
+            raise self.error
+        return [(state.problem, version) for state in states]
+
+
+class Made:
+    def __init__(self) -> None:
+        self.controller = RedactionController(LENGTHS, RedactionSettings(decided_above=None))
+        self.visitor = FakeVisitor()
+        nothing: Any = None
+        visitor: Any = self.visitor
+        self.visits = Visits(self.controller, visitor, nothing, {}, None, with_prompt_log_probs=False)
+        self.phases: list[str] = []
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        self.phases.append(name)
+        yield
+
+
+@pytest.fixture
+def made() -> Iterator[Made]:
+    made = Made()
+    yield made
+    made.visitor.go.set()
+    made.visits.close()
+
+
+def test_without_going_ahead_visits_are_made_when_they_are_taken(made: Made):
+    assert made.visits.take(2, 5, made.timed) == [("a", 5), ("b", 5)]
+    assert made.phases == ["gen"]
+    assert made.visits.wait(made.timed) == {}
+    assert made.visits.take(2, 6, made.timed) == [("c", 6), ("d", 6)]
+
+
+def test_what_was_begun_ahead_is_of_other_problems_and_is_taken_next(made: Made):
+    made.visits.take(2, 5, made.timed)
+    made.visitor.go.clear()
+    made.visits.begin(2, 5, exclude=["a", "b"])
+    assert made.visits.in_flight == ["c", "d"]
+    made.visitor.go.set()
+    seconds = made.visits.wait(made.timed)
+    assert seconds["golden/ahead/seconds"] >= 0
+    assert made.phases == ["gen", "wait_for_visits"]  # the phases of another thread are nobody's
+    assert made.visits.take(2, 6, made.timed) == [("c", 5), ("d", 5)]  # under the weights that were served then
+    assert made.visits.in_flight == []
+    assert made.visits.take(2, 7, made.timed) == [("a", 7), ("b", 7)]
+
+
+def test_a_checkpoint_does_not_count_visits_that_it_does_not_hold(made: Made):
+    made.visits.take(2, 5, made.timed)
+    before = made.controller.state_dict()
+    made.visits.begin(2, 5, exclude=["a", "b"])
+    made.visits.wait(made.timed)
+    state = made.controller.state_dict(made.visits.in_flight)
+    assert state == before
+    assert made.controller.state_dict() != before
+    resumed = Made()
+    resumed.controller.load_state_dict(state)
+    assert resumed.visits.take(2, 5, resumed.timed) == [("c", 5), ("d", 5)]
+
+
+def test_an_error_ahead_ends_the_step_that_waits_for_it(made: Made):
+    made.visits.take(2, 5, made.timed)
+    made.visitor.error = OSError("the engine is gone")
+    made.visits.begin(2, 5, exclude=["a", "b"])
+    with pytest.raises(OSError, match="the engine is gone"):
+        made.visits.wait(made.timed)
