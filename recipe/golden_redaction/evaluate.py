@@ -4,25 +4,28 @@
         --n 64 --fresh arc-gen_fresh_pairs.jsonl.gz --states RUN/training_entries.jsonl
     python -m recipe.golden_redaction.evaluate ... --output_dir DIR_OF_ANOTHER_MODEL --compare DIR/result.json
 
-Prints the bare prompts' metrics and the ladder (`evaluation.py` says what they are), writes DIR/result.json, and keeps
-the scored samples in DIR/samples.jsonl: the same command goes on where a killed one stopped, other states reuse what is
-there, other sampling settings are refused. Test and fresh pairs are run anew each time, by passing programs alone.
+Prints the bare prompts' metrics and the ladder (`evaluation/states.py` says what they are), writes DIR/result.json and,
+in ARC Prize's format, DIR/submission.json, and keeps the scored samples in DIR/samples.jsonl: the same command goes on
+where a killed one stopped, or one whose --time_budget was over; other states reuse what is there, other sampling
+settings are refused. Test and fresh pairs are run anew each time, by passing programs alone.
 
 Simplification: a sample whose program met infrastructure errors in every attempt stays without a label when resumed.
 """
 
 import argparse
-import hashlib
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from recipe.golden_redaction.evaluation.inputs import read_fresh, read_states
+from recipe.golden_redaction.evaluation.settings import GoldenEvaluateSettings, Question
 from recipe.golden_redaction.evaluation.states import Outcome, StateResult, choose_rungs, measure_state
+from recipe.golden_redaction.evaluation.submission import attempts, submission
 from recipe.golden_redaction.evaluation.tables import compare, render, render_comparison, summarize
 from recipe.golden_redaction.method.problems import Problem, read_problems
 from recipe.golden_redaction.method.prompt_format import check_model
@@ -35,109 +38,26 @@ from verl_ext.arc.prompts import PromptSettings, SizeLimits, decode_answer, prog
 from verl_ext.arc.solutions import GOLDEN
 from verl_ext.core.errors import SignalError
 from verl_ext.core.settings import build
+from verl_ext.data.arc_tasks import Grid
 from verl_ext.evaluation.checkpoint import merged_model
-from verl_ext.evaluation.command import EvaluateSettings, sample_seed
+from verl_ext.evaluation.command import sample_seed
 from verl_ext.evaluation.sampling import Sampler, load_tokenizer, prepare_vllm
-from verl_ext.evaluation.statistics.samples import PromptKey, SampleStore, ScoredResponse
+from verl_ext.evaluation.statistics.samples import SampleStore, ScoredResponse
 from verl_ext.sandbox.programs import Programs
 from verl_ext.sandbox.results import label
 
 ATTEMPTS = 3  # of a program that met an infrastructure error
-
-
-@dataclass(frozen=True)
-class GoldenEvaluateSettings:
-    """What to evaluate and how; raises SignalError or ValueError on a contradiction.
-
-    Attributes:
-        model: Folder of a Hugging Face model or of a checkpoint of verl, or a name on the hub.
-        data: Parquet files of data_preprocess.arc.
-        output_dir: Folder of samples and result.
-        n: Answers in each state.
-        fresh: Fresh pairs, JSON lines `{id, pairs}`; None: the metrics about them are left out.
-        states: JSON lines with `problem` and `k`, such as a run's training entries; None: see `choose_rungs`.
-        redact: Shares of the golden solutions to hide.
-        temperature: 0 is greedy.
-        max_new_tokens: Tokens of an answer.
-        seed: Of the sampling.
-        golden_folder: Has <task>.py files.
-        limit: Only the first so many tasks, golden ones from easy to hard first; None: all.
-        limits: Larger tasks are left out.
-        prompt: How tasks are shown.
-        sandbox: Where programs run.
-        chunk_size: States that are answered, scored and kept at once.
-        kv_cache_gib: Memory of the key-value cache on a CPU, in GiB; a GPU uses what is free.
-        tensor_parallel_size: GPUs that share the model.
-    """
-
-    model: str
-    data: tuple[str, ...]
-    output_dir: Path
-    n: int = 64
-    fresh: Path | None = None
-    states: Path | None = None
-    redact: tuple[float, ...] = (0.25, 0.5, 1.0)
-    temperature: float = 1.0
-    max_new_tokens: int = 1024
-    seed: int = 0
-    golden_folder: Path = GOLDEN
-    limit: int | None = None
-    limits: SizeLimits = field(default_factory=SizeLimits)
-    prompt: PromptSettings = field(default_factory=PromptSettings)
-    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
-    chunk_size: int = 32
-    kv_cache_gib: float = 1.0
-    tensor_parallel_size: int = 1
-
-    def __post_init__(self) -> None:
-        if min(self.max_new_tokens, self.chunk_size, 1 if self.limit is None else self.limit) < 1:
-            raise SignalError("--max_new_tokens, --chunk_size and --limit must be at least 1")
-        if not all(0 < share <= 1 for share in self.redact):
-            raise SignalError(f"--redact must be shares in (0, 1], got {list(self.redact)}: try 0.25,0.5,1")
-        if not self.golden_folder.is_dir():
-            raise SignalError(f"--golden_folder {self.golden_folder} is no folder")
-        self.sample_settings()  # the sampling's own checks
-
-    def sample_settings(self) -> dict[str, Any]:
-        """What samples depend on besides their states; samples of other values must not be mixed with them."""
-        settings = EvaluateSettings(
-            self.model, self.data, n=self.n, k=(1,), temperature=self.temperature, seed=self.seed,
-            max_response_length=self.max_new_tokens,
-        )  # fmt: skip
-        return settings.sample_settings()
-
-
-@dataclass(frozen=True)
-class Question:
-    """A state to answer in: task, hidden tokens, and what the model continues."""
-
-    problem: Problem
-    k: int
-
-    @property
-    def given(self) -> tuple[int, ...]:
-        """Golden ids that are not hidden."""
-        return self.problem.golden_ids[: len(self.problem.golden_ids) - self.k]
-
-    @property
-    def ids(self) -> list[int]:
-        """Token ids of the state."""
-        return [*self.problem.prompt_ids, *self.given]
-
-    @property
-    def key(self) -> PromptKey:
-        """Known by its token ids, which the examples are part of."""
-        return PromptKey(hashlib.sha256(repr(self.ids).encode()).hexdigest()[:16], self.k)
+SUBMISSION = "submission.json"
 
 
 def collect(
     settings: GoldenEvaluateSettings, questions: Sequence[Question], store: SampleStore, programs: Programs, tokenizer
 ) -> None:
-    """Sample, run on the examples and keep, chunk by chunk, what the store does not hold yet.
+    """Sample, run on the examples and keep, chunk by chunk, what the store does not hold yet, while there is time.
 
     As in `recipe.fast_dapo.evaluate`, a chunk that is only half there is sampled again as a whole.
     """
-    size = settings.chunk_size
+    began, size = time.monotonic(), settings.chunk_size
     chunks = [questions[start : start + size] for start in range(0, len(questions), size)]
     chunks = [chunk for chunk in chunks if any(question.key not in store for question in chunk)]
     if not chunks:
@@ -150,6 +70,8 @@ def collect(
         tensor_parallel_size=settings.tensor_parallel_size,
     )
     for number, chunk in enumerate(chunks, start=1):
+        if settings.time_budget is not None and time.monotonic() - began > 60 * settings.time_budget:
+            break
         keys = [question.key for question in chunk]
         responses = sampler.generate(
             [question.ids for question in chunk],
@@ -185,8 +107,8 @@ def collect(
 
 def measure(
     questions: Sequence[Question], store: SampleStore, programs: Programs, fresh: Mapping[str, Sequence[Any]]
-) -> dict[RedactedState, StateResult]:
-    """Results of all states; passing programs are run on test and fresh pairs."""
+) -> tuple[dict[RedactedState, StateResult], dict[RedactedState, list[list[Grid]]]]:
+    """Results of states with samples and their attempts; passing programs are run on test and fresh pairs."""
     samples = {question.key: store[question.key] for question in questions}
     passing = [
         (question.problem.id, program(sample.response))
@@ -199,7 +121,7 @@ def measure(
     runs = {
         kind: iter(programs.run(kind, passing, pairs)) for kind, pairs in (("test", tests), ("fresh", fresh))
     }  # in the order of `passing`
-    results = {}
+    results, tried = {}, {}
     for question in questions:
         state = RedactedState(question.problem.id, question.k)
         outcomes = []
@@ -207,7 +129,8 @@ def measure(
             found = [next(runs[kind]).pairs for kind in ("test", "fresh")] if sample.correct else []
             outcomes.append(Outcome(label((sample.pred or "").split(",")), *found))
         results[state] = measure_state(state, outcomes, tests[state.problem], fresh[state.problem])
-    return results
+        tried[state] = attempts(outcomes, len(tests[state.problem]))
+    return results, tried
 
 
 def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
@@ -237,9 +160,21 @@ def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
         with make_executor(settings.sandbox) as executor:
             programs = Programs(executor, ATTEMPTS)
             collect(settings, questions, store, programs, tokenizer)
-            results = measure(questions, store, programs, fresh)
+            answered = [question for question in questions if question.key in store]
+            results, tried = measure(answered, store, programs, fresh)
     finally:
         store.close()
+    if len(answered) < len(questions):
+        print(
+            f"--time_budget: {len(questions) - len(answered)} of {len(questions)} states have no answer and count "
+            "nowhere; the same command goes on",
+            file=sys.stderr,
+        )
+    rungs = [replace(rung, states=tuple(state for state in rung.states if state in results)) for rung in rungs]
+    rungs = [rung for rung in rungs if rung.states]
+    bare = {state.problem: tried.get(state, []) for state in states if state.k == lengths[state.problem]}
+    num_tests = {problem.id: len(problem.test_pairs) for problem in problems}
+    (settings.output_dir / SUBMISSION).write_text(json.dumps(submission(num_tests, bare)), encoding="utf-8")
     nodes = {name: getattr(settings, name).model_dump() for name in ("limits", "prompt", "sandbox")}
     return {"settings": asdict(settings) | nodes, "tasks": dict(counts), **summarize(rungs, results)}
 
@@ -287,6 +222,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max_new_tokens", type=int, default=1024, help="of an answer")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--golden_folder", type=Path, default=GOLDEN, help="has <task>.py files")
+    parser.add_argument("--time_budget", type=float, help="minutes after which no further answers are sampled")
     parser.add_argument("--limit", type=int, help="only the first so many tasks")
     parser.add_argument("--max_cells", type=int, help="leave out tasks with more cells in their examples")
     parser.add_argument("--max_prompt_tokens", type=int, help="leave out longer prompts")
@@ -329,7 +265,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(render(content))
     if comparisons:
         print(f"\ncompared with {other}\n{render_comparison(comparisons)}")
-    print(f"written to {result}, every answer to {settings.output_dir / 'samples.jsonl'}")
+    print(
+        f"written to {result}, two attempts per test pair to {settings.output_dir / SUBMISSION}, every answer to "
+        f"{settings.output_dir / 'samples.jsonl'}"
+    )
 
 
 if __name__ == "__main__":

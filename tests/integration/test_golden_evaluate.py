@@ -117,7 +117,7 @@ def test_every_rung_has_its_states(evaluated: tuple[str, dict], folder: Path):
     assert all(name in evaluated[0] for name in rungs)
 
 
-def test_programs_are_judged_on_examples_test_and_fresh_pairs(evaluated: tuple[str, dict]):
+def test_programs_are_judged_on_examples_test_and_fresh_pairs(evaluated: tuple[str, dict], folder: Path):
     states = {(state["problem"], state["k"]): state for state in evaluated[1]["states"]}
     near = states.pop((TASKS[0], K))
     assert near["num_samples"] == near["num_labels"] == N
@@ -126,6 +126,8 @@ def test_programs_are_judged_on_examples_test_and_fresh_pairs(evaluated: tuple[s
     assert near["metrics"]["test_solved"] == 1
     assert (near["metrics"]["fresh_right"], near["metrics"]["fresh_pass_rate"]) == (0.5, 0)
     assert near["metrics"]["fresh_solved"] == 0
+    submitted = json.loads((folder / "out/submission.json").read_text())
+    assert submitted == {task: [{"attempt_1": [[0]], "attempt_2": [[0]]}] for task in TASKS}
     for state in states.values():  # random bytes are no program
         assert (state["num_labels"], state["num_passed"], state["metrics"]["test_solved"]) == (N, 0, 0)
 
@@ -146,3 +148,18 @@ def test_a_killed_and_resumed_evaluation_equals_an_uninterrupted_one(evaluated: 
     assert [entry["rung"] for entry in comparison[::2]] == [rung["name"] for rung in report["rungs"]]
     assert all(entry["difference"]["value"] == entry["rose"] == entry["fell"] == 0 for entry in comparison)
     assert "compared with" in resumed.stdout
+
+
+def test_without_time_left_nothing_is_sampled_and_what_is_there_counts(evaluated: tuple[str, dict], folder: Path):
+    samples = folder / "out/samples.jsonl"
+    whole = samples.read_bytes()
+    samples.write_bytes(whole[: -len(whole) // 20])
+    try:
+        stopped = _evaluate(folder, "--time_budget", "1e-9")
+        assert stopped.returncode == 0, stopped.stderr[-3000:]
+        assert "states have no answer and count nowhere; the same command goes on" in stopped.stderr
+        states = json.loads((folder / "out/result.json").read_text())["states"]
+        assert 0 < len(states) < len(evaluated[1]["states"])
+        assert set(json.loads((folder / "out/submission.json").read_text())) == set(TASKS)
+    finally:
+        samples.write_bytes(whole)

@@ -26,7 +26,9 @@ from recipe.golden_redaction.evaluation.states import (
     choose_rungs,
     measure_state,
     vote,
+    votes,
 )
+from recipe.golden_redaction.evaluation.submission import attempts, submission
 from recipe.golden_redaction.evaluation.tables import compare, estimate, render, render_comparison, summarize
 from recipe.golden_redaction.method.credit import CreditSettings
 from recipe.golden_redaction.method.problems import Problem
@@ -62,6 +64,21 @@ def test_the_vote_is_the_most_frequent_grid_and_of_equals_the_first_seen(grids: 
         if best is None or seen.count(grid) > seen.count(best):
             best = grid
     assert vote(grids) == best
+    without_best = [grid for grid in grids if grid != best]
+    assert votes(grids, 2) == [grid for grid in (best, vote(without_best)) if grid is not None]
+
+
+def test_two_attempts_for_every_test_pair_make_a_submission():
+    passed = [Outcome(1.0, _runs(grid, TWO)) for grid in (ONE, THREE, ONE, TWO, THREE, THREE)]
+    tried = attempts([*passed, Outcome(0.0), Outcome(None)], 2)
+    assert tried == [[THREE, ONE], [TWO]]
+    content = submission({"t": 2, "failed": 1, "unanswered": 2}, {"t": tried, "failed": attempts([Outcome(0.0)], 1)})
+    nothing = {"attempt_1": [[0]], "attempt_2": [[0]]}
+    assert json.loads(json.dumps(content)) == {
+        "t": [{"attempt_1": [[3]], "attempt_2": [[1]]}, {"attempt_1": [[2]], "attempt_2": [[0]]}],
+        "failed": [nothing],
+        "unanswered": [nothing, nothing],
+    }
 
 
 # A label and, for label 1, an output on each test and fresh pair.
@@ -85,6 +102,9 @@ def test_a_states_metrics_are_those_of_counting(answers: list[tuple[float | None
         assert result.metrics[f"{name}_pass_rate"] == sum(a[place] == right for a in passed) / len(labelled)
         voted = tuple(vote([answer[place][number] for answer in passed]) for number in (0, 1))
         assert result.metrics[f"{name}_solved"] == float(voted == right)
+    tried = [[votes([answer[1][number] for answer in passed], 2)] for number in (0, 1)]
+    hits = [pair.output in grids for pair, (grids,) in zip(PAIRS, tried, strict=True)]
+    assert result.metrics["test_score"] == sum(hits) / 2
     outputs = [(grid, pair.output) for answer in passed for grid, pair in zip(answer[2], PAIRS, strict=True)]
     share = sum(grid == output for grid, output in outputs) / len(outputs) if outputs else None
     assert result.metrics["fresh_right"] == share
@@ -102,12 +122,15 @@ def test_an_infrastructure_error_is_no_label_anywhere():
     one = measure_state(STATE, [Outcome(None), Outcome(1.0, right, half), Outcome(1.0, lost, lost)], PAIRS, PAIRS)
     assert one.num_labels == 2
     assert one.metrics == {
-        "pass_rate": 1, "test_pass_rate": 1, "test_solved": 1, "fresh_right": 1, "fresh_pass_rate": None,
-        "fresh_solved": None,
+        "pass_rate": 1, "test_pass_rate": 1, "test_solved": 1, "test_score": 1, "fresh_right": 1,
+        "fresh_pass_rate": None, "fresh_solved": None,
     }  # fmt: skip
     # A wrong vote is one, whatever could not be run; a program with a pair that could not be run has no label.
     other = measure_state(STATE, [Outcome(1.0, wrong, (_run(PAIRS[0], THREE), lost[1]))], PAIRS, PAIRS)
     assert (other.metrics["test_solved"], other.metrics["fresh_solved"]) == (0, 0)
+    # Nothing could be run on the second pair, so nobody knows whether an attempt would be right.
+    nothing = measure_state(STATE, [Outcome(1.0, half)], PAIRS)
+    assert nothing.metrics["test_score"] is None
     assert (other.metrics["test_pass_rate"], other.metrics["fresh_pass_rate"]) == (0, None)
 
 

@@ -71,7 +71,7 @@ def test_the_share_is_the_largest_that_fits(state, mass_from_others):
 
 
 def carried(log_probs: np.ndarray, advantages: np.ndarray, fall: float) -> np.ndarray:
-    """Preferred tokens' log-probs if a softmax lowers the logits of dispreferred ones alone, so that they fall so far."""
+    """Log-probs of preferred tokens once a softmax has lowered the logits of dispreferred ones alone so far."""
     probs, falling = np.exp(log_probs), advantages < 0
     left = float((probs[falling] ** (1 + fall)).sum())
     others = 1 - float(probs[falling].sum())

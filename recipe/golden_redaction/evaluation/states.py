@@ -6,6 +6,8 @@ In each state the model writes n answers, and each answer is a program:
     pass_rate        share of the answers whose program maps every example input to its output
     test_pass_rate   share of those that are right on every test pair, too (pass@1)
     test_solved      1 if the vote of the passing programs is right on every test pair, else 0
+    test_score       share of the test pairs of which one of two attempts is right, as ARC Prize scores: the two most
+                     frequent outputs of the passing programs
     fresh_right      share of the passing programs' outputs on fresh pairs that are right; none without a program
     fresh_pass_rate  share of the answers whose program is right on the examples and every fresh pair
     fresh_solved     as test_solved, on the fresh pairs
@@ -29,7 +31,8 @@ from verl_ext.core.errors import SignalError
 from verl_ext.data.arc_tasks import Grid, Pair
 from verl_ext.sandbox.results import Execution, Status, label
 
-METRICS = ("pass_rate", "test_pass_rate", "test_solved", "fresh_right", "fresh_pass_rate", "fresh_solved")
+NUM_ATTEMPTS = 2  # at each test pair, as ARC Prize allows
+METRICS = ("pass_rate", "test_pass_rate", "test_solved", "test_score", "fresh_right", "fresh_pass_rate", "fresh_solved")
 SAME, WHOLE, FRESH, UNSEEN = "same states", "whole solution", "fresh pairs", "unseen tasks"
 
 
@@ -79,8 +82,12 @@ def vote(grids: Sequence[Grid | None]) -> Grid | None:
         >>> vote([((1,),), None, ((2,),), None, ((2,),)]), vote([None])
         (((2,),), None)
     """
-    counts = Counter(grid for grid in grids if grid is not None)
-    return max(counts, key=lambda grid: counts[grid]) if counts else None
+    return next(iter(votes(grids, 1)), None)
+
+
+def votes(grids: Sequence[Grid | None], num: int) -> list[Grid]:
+    """The most frequent different grids, at most `num`; of equally frequent ones the first seen comes first."""
+    return [grid for grid, _ in Counter(grid for grid in grids if grid is not None).most_common(num)]
 
 
 def measure_state(
@@ -104,6 +111,8 @@ def measure_state(
             runs = [getattr(outcome, name) for outcome in passed]
             metrics[f"{name}_pass_rate"] = _pass_rate(runs, failures)
             metrics[f"{name}_solved"] = _solved(runs, pairs)
+            if name == "test":
+                metrics["test_score"] = _score(runs, pairs)
     judged = [
         run.status is Status.OK
         for outcome in passed
@@ -131,6 +140,17 @@ def _solved(runs: Sequence[tuple[Execution, ...]], pairs: Sequence[Pair]) -> flo
         elif grid != pair.output:
             return 0.0
     return None if unknown else 1.0
+
+
+def _score(runs: Sequence[tuple[Execution, ...]], pairs: Sequence[Pair]) -> float | None:
+    """Share of the pairs of which an attempt is right; None if one without attempts could not be run."""
+    right = 0
+    for place, pair in enumerate(pairs):
+        tried = votes([run[place].grid for run in runs], NUM_ATTEMPTS)
+        if not tried and any(run[place].status is Status.INFRASTRUCTURE_ERROR for run in runs):
+            return None
+        right += pair.output in tried
+    return right / len(pairs)
 
 
 # ------------------------------ the ladder ------------------------------
