@@ -4,10 +4,10 @@
 
 Pool B: the methods of the leaderboard that the product runs, with what its balanced form tuned for each
 (`leaderboard_settings_balanced.json`, or --settings FILE): prompts per batch, rollouts per prompt, learning rate,
-updates per batch. Pool E, the demo's: every method with the demo's settings. filter_groups is verl's own buffer,
-uniform_rloo the same trainer without curriculum. One Ray session per method; before each seed the base weights, an
-empty optimizer and an empty curriculum are restored. A seed decides the order of the data; vLLM draws anew in every
-run. Finished runs are kept in runs.jsonl: a second call goes on.
+updates per batch. Pool E, the demo's: every method with the demo's settings, or those of --settings. filter_groups is
+verl's own buffer, uniform_rloo the same trainer without curriculum. One Ray session per method; before each seed the
+base weights, an empty optimizer and an empty curriculum are restored. A seed decides the order of the data; vLLM draws
+anew in every run. Finished runs are kept in runs.jsonl: a second call goes on.
 
 Looks: the actor is saved in Hugging Face's format, and its exact pass@1 at temperature 1 on 512 learnable prompts that
 are not in the pool is computed (`learning_lab.held_out_accuracy`), at the first step 300 rollouts or 10 % after the
@@ -208,17 +208,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", choices=(*METHODS, *IN_MODES), default=list(METHODS))
     parser.add_argument(
-        "--settings", type=Path, default=published(balanced=True), help="a tuned.json of the leaderboard"
+        "--settings", type=Path, help="a tuned.json of the leaderboard; default: the balanced one for pool B"
     )
     args = parser.parse_args()
     if not (MODEL / "config.json").exists():
         parser.error("the base model is missing: run `make demo-data`")
     try:
-        tuned = read_tuned(args.settings).get("B", {}) if args.pool == "B" else dict.fromkeys(METHODS, DEMO)
+        if args.settings is None and args.pool == "E":
+            tuned = dict.fromkeys(METHODS, DEMO)
+        else:
+            args.settings = args.settings or published(balanced=True)
+            tuned = read_tuned(args.settings).get(args.pool, {})
     except ValueError as error:
         parser.error(str(error))
     if missing := [method for method in args.methods if split(method)[0] not in tuned]:
-        parser.error(f"{args.settings} has no settings of {', '.join(missing)} on pool B")
+        parser.error(f"{args.settings} has no settings of {', '.join(missing)} on pool {args.pool}")
     make_data(args.pool)
     output = OUTPUT / args.pool
     store = JsonLines(OUTPUT / "runs.jsonl")
