@@ -33,7 +33,7 @@ def test_a_rest_grows_until_the_twentieth_choice(choices: list[set[int]], rest_e
     for position in range(10):
         own = [number for number, chosen in enumerate(choices) if position in chosen]
         since = sum(len(chosen) for chosen in choices[own[-1] :]) if own else sum(map(len, choices))
-        longest = 10 * rest_epochs * min(20, len(own)) / 20
+        longest = 10 * rest_epochs * (min(20, len(own)) / 20) ** 2
         assert rest.remaining(np.array([position]))[0] == pytest.approx(longest - since)
 
 
@@ -87,7 +87,8 @@ def test_a_state_of_before_there_was_a_rest_begins_rested():
 
 def test_positions_of_a_new_order_keep_their_rest():
     posterior = make(rest_epochs=1.0)
-    posterior._rest.begin(np.array([3]))
+    for _ in range(20):
+        posterior._rest.begin(np.array([3]))
     order = np.random.default_rng(0).permutation(P)
     moved = make(rest_epochs=1.0)
     moved.load_state_dict(posterior.state_dict(), order)

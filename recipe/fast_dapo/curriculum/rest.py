@@ -4,10 +4,10 @@ Prompts with wrong rewards attract a curriculum. The policy learns everything ar
 pass rate 1/2 while its own stays there: it pulls against them, is chosen again and again, and teaches what is wrong. A
 prompt therefore rests after its c-th choice for
 
-    rest_epochs * min(1, c / 20)
+    rest_epochs * min(1, c / 20)^2
 
-epochs, where an epoch is as many choices as there are prompts. So the first choices of a promising prompt come as
-quickly as without a rest, and in the long run none has more than 1 / rest_epochs choices per epoch.
+epochs, where an epoch is as many choices as there are prompts. So the first ten choices of a promising prompt come
+nearly as quickly as without a rest, and in the long run none has more than 1 / rest_epochs choices per epoch.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class Rest:
 
     def remaining(self, positions: np.ndarray) -> np.ndarray:
         """Choices until the rest of each prompt ends, float64; 0 or less where it has."""
-        rest = self._longest * np.minimum(1.0, self._times_chosen[positions] / _FULL_REST)
+        rest = self._longest * np.minimum(1.0, self._times_chosen[positions] / _FULL_REST) ** 2
         return self._last_chosen[positions] + rest - self.num_choices
 
     def begin(self, chosen: np.ndarray) -> None:
