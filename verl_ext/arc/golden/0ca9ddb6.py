@@ -22,6 +22,7 @@ def solve(input_grid):
                 steps = ((-1, -1), (-1, 1), (1, -1), (1, 1))
             else:
                 continue
+            # Steps that lead out of the grid are left out.
             for down, right in steps:
                 r = row + down
                 c = col + right

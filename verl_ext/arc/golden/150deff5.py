@@ -29,7 +29,7 @@ def solve(input_grid):
             if piece <= left:
                 rest = cover(left - piece)
                 if rest is not None:
-                    return {**rest, **{place: colour for place in piece}}
+                    return {**rest, **dict.fromkeys(piece, colour)}
         return None
 
     result = [list(row) for row in input_grid]

@@ -25,7 +25,7 @@ def solve(input_grid):
                 cols = reach - left
                 if rows > 1 and cols > 1 and rows * cols > best[0]:
                     best = (rows * cols, top, left, bottom, reach)
-    size, top, left, bottom, end = best
+    top, left, bottom, end = best[1:]
     result = [list(row) for row in input_grid]
     for r in range(top, bottom + 1):
         for c in range(left, end):

@@ -6,7 +6,7 @@ def solve(input_grid):
     - In the output every cell is a square of factor by factor cells.
     - Diagonal lines of 2 begin at the corners of the enlarged square and lead outwards through empty cells.
     Procedure:
-    1. The square is the 2 by 2 block in the part that is not the frame: the colour that is not in the last row or column.
+    1. The square is in the part that is not the frame: its colour is not in the last row or column.
     2. Count the colours of the frame, add one for the square, and enlarge the grid.
     3. From each corner of the square go diagonally outwards and write 2 while the cells are empty.
     """
@@ -22,7 +22,9 @@ def solve(input_grid):
     places = [(r, c) for r, row in enumerate(result) for c, cell in enumerate(row) if cell == square]
     top, left = min(places)
     bottom, right = max(places)
-    for row, col, down, across in ((top, left, -1, -1), (top, right, -1, 1), (bottom, left, 1, -1), (bottom, right, 1, 1)):
+    upper = ((top, left, -1, -1), (top, right, -1, 1))
+    lower = ((bottom, left, 1, -1), (bottom, right, 1, 1))
+    for row, col, down, across in upper + lower:
         r = row + down
         c = col + across
         while 0 <= r < height * factor and 0 <= c < width * factor and result[r][c] == 0:

@@ -8,6 +8,7 @@ def solve(input_grid):
     1. Take the first empty cell and try the numbers that its row and its column do not have yet.
     2. Fill the rest in the same way, and go back to try the next number where the rest cannot be filled.
     """
+
     def fill(grid):
         """The grid with all cells filled, or None if that is impossible."""
         for r in range(4):

@@ -7,7 +7,7 @@ def solve(input_grid):
     - Those of the right frame begin in the next row.
     Procedure:
     1. Find the colours of both frames from left to right, and the columns of each.
-    2. The enclosed cells of a frame are the empty ones between its first and last cell in a row, below its top and above its bottom.
+    2. The enclosed cells of a frame are the empty ones between its first and last cell in a row.
     3. Write as many cells of its colour, three in a row; begin a new row for each frame.
     """
     width = len(input_grid[0])

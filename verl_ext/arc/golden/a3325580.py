@@ -3,11 +3,11 @@ def solve(input_grid):
     Observations:
     - The input has several shapes in different colours.
     - The largest ones, with equally many cells, matter: each is a column of the output.
-    - The columns are in the order of the shapes from left to right, and the output has as many rows as a column that is nine cells high in ten rows of the input would have: one less than the input.
+    - The columns are in the order of the shapes from left to right; the output has as many rows as a shape has cells.
     Procedure:
     1. Count the cells of each colour.
     2. Keep the colours with the largest count, sorted by their first column.
-    3. Write one row of these colours nine times.
+    3. Write a row of these colours as many times as a shape has cells.
     """
     counts = {}
     first_col = {}

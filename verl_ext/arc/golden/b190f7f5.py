@@ -7,7 +7,7 @@ def solve(input_grid):
     Procedure:
     1. Cut the input into its two squares.
     2. Tell by the colour 8 which is the picture.
-    3. For each cell of the other square draw the picture in the cell's colour at the cell's place; empty cells stay empty.
+    3. For each coloured cell of the other square draw the picture in its colour at its place.
     """
     height = len(input_grid)
     width = len(input_grid[0])

@@ -2,7 +2,7 @@ def solve(input_grid):
     """
     Observations:
     - The input has single cells of colour 5.
-    - In the output each has become a 3 by 3 picture: its place is empty, its neighbours at a side are 1, those at a corner 5.
+    - In the output the neighbours of each at a side are 1, those at a corner 5.
     - The cells themselves are gone.
     Procedure:
     1. Make an empty grid.

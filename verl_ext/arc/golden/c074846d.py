@@ -3,7 +3,7 @@ def solve(input_grid):
     Observations:
     - The input has a 5 with an arm of 2 at one side.
     - In the output the arm has become 3.
-    - A new arm of 2, of the same length, leaves the 5 in the direction that is a quarter turn clockwise from the old one.
+    - A new arm of 2, of the same length, leaves the 5 a quarter turn clockwise from the old one.
     Procedure:
     1. Find the 5 and the cells of the arm.
     2. Write 3 instead of 2.

@@ -3,7 +3,7 @@ def solve(input_grid):
     Observations:
     - On a ground of one colour each other colour has four cells.
     - The four cells of a colour are placed around a common centre.
-    - The output is as large as the largest of these arrangements; all have been laid over each other with the same centre.
+    - The output is as large as the largest of these arrangements, and all have the same centre in it.
     Procedure:
     1. The ground is the most frequent colour.
     2. Find the bounding box of each other colour.

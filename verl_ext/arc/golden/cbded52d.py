@@ -2,11 +2,11 @@ def solve(input_grid):
     """
     Observations:
     - Empty lines divide the grid into nine 2 by 2 squares of 1; some have cells of other colours.
-    - If two squares of a row or of a column have the same colour at the same corner, the square between them gets it there, too.
+    - If the outer squares of a row or a column have the same colour at the same corner, the middle one gets it, too.
     - Everything else stays.
     Procedure:
     1. Look at each place of the nine squares and each corner.
-    2. Compare the first and the third square of a row of squares: if they agree on a colour other than 1, write it in the second.
+    2. If the first and the third square of a row agree on a colour other than 1, write it in the second.
     3. Do the same with columns of squares.
     """
     result = [list(row) for row in input_grid]

@@ -21,7 +21,8 @@ def solve(input_grid):
         rows = [r for r, c in found]
         cols = [c for r, c in found]
         boxes[colour] = (min(rows), min(cols), max(rows), max(cols))
-    outer = max(boxes, key=lambda colour: (boxes[colour][2] - boxes[colour][0] + 1) * (boxes[colour][3] - boxes[colour][1] + 1))
+    areas = {colour: (box[2] - box[0] + 1) * (box[3] - box[1] + 1) for colour, box in boxes.items()}
+    outer = max(areas, key=lambda colour: areas[colour])
     inner = next(colour for colour in boxes if colour != outer)
     top, left, bottom, right = boxes[outer]
     result = [list(row) for row in input_grid]

@@ -1,0 +1,31 @@
+def solve(input_grid):
+    """
+    Observations:
+    - The input has shapes of 5 of different sizes.
+    - In the output those of six cells are 2, all others 1.
+    - Cells belong to one shape if they touch at a side.
+    Procedure:
+    1. From each 5 that was not seen yet, walk through its whole shape.
+    2. Count its cells and write its colour.
+    """
+    height = len(input_grid)
+    width = len(input_grid[0])
+    result = [list(row) for row in input_grid]
+    seen = set()
+    for row in range(height):
+        for col in range(width):
+            if input_grid[row][col] != 5 or (row, col) in seen:
+                continue
+            seen.add((row, col))
+            shape = [(row, col)]
+            # The list grows while it is gone through.
+            for r, c in shape:
+                for y, x in ((r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)):
+                    inside = 0 <= y < height and 0 <= x < width
+                    if inside and input_grid[y][x] == 5 and (y, x) not in seen:
+                        seen.add((y, x))
+                        shape.append((y, x))
+            colour = 2 if len(shape) == 6 else 1
+            for r, c in shape:
+                result[r][c] = colour
+    return result
