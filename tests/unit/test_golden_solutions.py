@@ -22,6 +22,8 @@ from verl_ext.sandbox.pool import SandboxPool
 from verl_ext.sandbox.results import Execution, Status
 
 ARC = Path(__file__).resolve().parents[3] / "shared" / "data" / "arc"
+TASKS = [ARC / "arc-agi-1_training.json.gz", ARC / "arc-agi-2_training.json.gz"]
+FRESH = ARC / "arc-gen_fresh_pairs.jsonl.gz"
 NAMES = solution_names()
 
 needs_data = pytest.mark.skipif(not ARC.is_dir(), reason=f"no development data: {ARC.name}/ is not beside the checkout")
@@ -76,7 +78,7 @@ def test_no_two_solutions_have_the_same_code():
 
 @needs_data
 def test_every_solution_solves_every_official_and_every_fresh_pair():
-    pairs = read_pairs([ARC / "arc-agi-1_training.json.gz", ARC / "arc-agi-2_training.json.gz"], ARC / "arc-gen_fresh_pairs.jsonl.gz")
+    pairs = read_pairs(TASKS, FRESH)
     reports = check_all(pairs=pairs)
     assert {report.task: report.problems for report in reports if report.problems} == {}
     for report in reports:
@@ -90,7 +92,7 @@ def test_every_solution_solves_every_official_and_every_fresh_pair():
 
 @needs_data
 def test_a_real_solution_that_is_broken_is_reported_with_its_task_and_pair(tmp_path: Path):
-    pairs = read_pairs([ARC / "arc-agi-1_training.json.gz", ARC / "arc-agi-2_training.json.gz"], ARC / "arc-gen_fresh_pairs.jsonl.gz")
+    pairs = read_pairs(TASKS, FRESH)
     source = read_solution("a416b8f3").replace("row + row for", "row + row[::-1] for")
     (tmp_path / "a416b8f3.py").write_text(source)
     (report,) = check_all(tmp_path, pairs, ["a416b8f3"])
