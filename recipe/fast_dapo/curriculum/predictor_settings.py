@@ -38,7 +38,7 @@ class PredictorSettings(Settings):
 
     rest_epochs: float = Field(default=0.5, ge=0)
     """Epochs' worth of choices for which a prompt that was chosen 20 times or more is left alone after each choice;
-    after fewer, much less (a quarter after ten). A prompt whose reward is wrong never leaves pass rate 1/2, and would be
+    after ten, for a quarter of that. A prompt whose reward is wrong never leaves pass rate 1/2, and would be
     chosen again and again. 0: no rest."""
 
     max_candidates: int = Field(default=65536, ge=1)
