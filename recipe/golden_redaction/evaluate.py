@@ -154,6 +154,7 @@ def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
     lengths = {problem.id: len(problem.golden_ids) for problem in problems}
     rungs = choose_rungs(lengths, visited, settings.redact, fresh)
     states = list(dict.fromkeys(state for rung in rungs for state in rung.states))
+    states.sort(key=lambda state: state.k < lengths[state.problem])  # what is submitted first, if there is little time
     questions = [Question(by_id[state.problem], state.k) for state in states]
     store = SampleStore(settings.output_dir / "samples.jsonl", settings.sample_settings())
     try:
