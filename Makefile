@@ -28,6 +28,8 @@ DEMO_MODEL := outputs/models/arithmetic_base
 ARC_DATA := outputs/data/arc
 ARC_MODEL := outputs/models/arc_base
 ARC ?= $(ARC_DATA)/made_tasks.json
+# Those of the published figures: small ones, of all levels but the hardest.
+ARC_TASKS := 2dee498d,f8ff0b80,e3497940,a79310a0,7b7f7511,d631b094,88a62173,ce22a75a
 
 # A model and a task that others made: SVAMP=FILE, the file beside the checkout, or else the data set on the hub.
 REAL_MODEL := outputs/models/smollm2_135m
@@ -90,7 +92,7 @@ browser:
 
 demo-arc-data: setup
 	@test -f $(ARC) || $(PY) -m data_preprocess.arc_made --local_save_dir $(ARC_DATA)
-	@$(PY) -m data_preprocess.arc_model --input $(ARC) --local_save_dir $(ARC_MODEL) --grid_format spaced
+	@$(PY) -m data_preprocess.arc_model --input $(ARC) --local_save_dir $(ARC_MODEL) --grid_format spaced --tasks $(ARC_TASKS)
 	@$(PY) -m data_preprocess.arc --arc1_training $(ARC) --local_save_dir $(ARC_DATA) --grid_format spaced --tasks \
 		"$$($(PY) -c 'import json; print(json.load(open("$(ARC_MODEL)/settings.json"))["settings"]["tasks"])')"
 
