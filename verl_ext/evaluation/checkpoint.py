@@ -1,27 +1,15 @@
 """A checkpoint of verl as a model: its Hugging Face weights where it has them, else its shards, which verl's own model
 merger merges, once, into a folder that is kept.
 
-A checkpoint's actor folder, as verl's FSDP and VeOmni engines write it:
-
-    model_world_size_{W}_rank_{r}.pt   the weights of rank r
-    fsdp_config.json                   W, among others
-    lora_train_meta.json               rank and alpha, if LoRA factors were trained
-    huggingface/                       configuration and tokenizer; all weights too, if the run was told to save them
-
-The merger reads FSDP's shards alone. As verl's Megatron engine writes it:
-
-    ckpt_contents.json                 what lies where
-    model/huggingface/                 all weights, unless megatron.use_dist_checkpointing keeps them in its own format
+The merger reads FSDP's shards alone; `checkpoint_files.py` says what every engine writes.
 
 Simplification: LoRA factors are merged into the weights. A run's engine may keep them apart, which rounds otherwise.
 """
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Generator
@@ -31,49 +19,15 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from verl_ext.core.errors import CheckpointError
+from verl_ext.evaluation.checkpoint_files import LORA_FACTS, MEGATRON_WEIGHTS, actor_folder, fingerprint, shard_files
 from verl_ext.run.checkpoints import MEGATRON_CONTENTS
 
 CACHE = Path("outputs/merged_checkpoints")
 
-_SHARD = re.compile(r"model_world_size_(\d+)_rank_(\d+)\.pt")
-_LORA = "lora_train_meta.json"
-_MEGATRONS = Path("model/huggingface")
 # Device meshes that FSDPModelMerger knows.
 _MERGED_MESHES = (("fsdp",), ("ddp", "fsdp"))
 _CRITICS = "{} is a critic, which writes no text. Give the actor's folder."
 _SAVE_WEIGHTS = "have a run save them with hf_model in actor_rollout_ref.actor.checkpoint.save_contents"
-
-
-def actor_folder(model: str) -> Path | None:
-    """The folder of the weights, given it or the `global_step_N` that it is in; None if `model` is no checkpoint."""
-    for folder in (Path(model), Path(model) / "actor"):
-        if _shards(folder) or (folder / MEGATRON_CONTENTS).is_file():
-            return folder
-    return None
-
-
-def _shards(folder: Path) -> list[Path]:
-    files = folder.iterdir() if folder.is_dir() else []
-    return sorted(file for file in files if _SHARD.fullmatch(file.name))
-
-
-def fingerprint(folder: Path) -> str:
-    """Of the names, sizes and times of a model's files: one that is written anew is another model.
-
-    Of a checkpoint, only what the merged model is made of counts: its optimizer's state may be deleted.
-
-    Returns:
-        16 hexadecimal digits; "" if there is no such folder, as for a model on the hub.
-    """
-    files = _shards(folder)
-    if (folder / MEGATRON_CONTENTS).is_file():
-        files = [folder / MEGATRON_CONTENTS, *(folder / _MEGATRONS).glob("*")]
-    elif files:
-        files += [folder / "fsdp_config.json", folder / _LORA, *(folder / "huggingface").glob("*")]
-    elif folder.is_dir():
-        files = list(folder.iterdir())
-    facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files) if file.is_file()]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16] if facts else ""
 
 
 def merged_model(model: str, cache: Path = CACHE) -> str:
@@ -149,7 +103,7 @@ def _megatrons_weights(actor: Path) -> Path:
         raise CheckpointError(f"{actor / MEGATRON_CONTENTS} is not readable ({error!r}): copy it again.") from None
     if is_critics:
         raise CheckpointError(_CRITICS.format(actor))
-    folder = actor / _MEGATRONS
+    folder = actor / MEGATRON_WEIGHTS
     if any(folder.glob("*.safetensors")):
         _say(f"{folder} has all weights: nothing to merge")
         return folder
@@ -189,7 +143,7 @@ def check_shards(actor: Path) -> list[Path]:
 
 def _has_all_weights(actor: Path) -> bool:
     folder = actor / "huggingface"
-    return not (actor / _LORA).is_file() and any(folder.glob("*.safetensors"))
+    return not (actor / LORA_FACTS).is_file() and any(folder.glob("*.safetensors"))
 
 
 @contextlib.contextmanager
@@ -238,7 +192,7 @@ def _check_shard(actor: Path) -> None:
     """What verl's merger does not know, or would take without a word and give a model that is not the trained one."""
     import torch
 
-    shard = next(iter(_shards(actor)))
+    shard = next(iter(shard_files(actor)))
     weights = torch.load(shard, map_location="cpu", weights_only=False, mmap=True)
     names = sorted(weights)
     mesh = getattr(weights[names[0]], "device_mesh", None)  # the one that verl's merger looks at
@@ -253,8 +207,10 @@ def _check_shard(actor: Path) -> None:
             f"{actor} has LoRA factors without the model they belong to (the run saved lora_only), so there is nothing "
             "to merge them into. Save checkpoints with the model."
         )
-    if factors and not (actor / _LORA).is_file():
-        raise CheckpointError(f"{actor} has LoRA factors, but no {_LORA}: without its alpha they cannot be merged.")
+    if factors and not (actor / LORA_FACTS).is_file():
+        raise CheckpointError(
+            f"{actor} has LoRA factors, but no {LORA_FACTS}: without its alpha they cannot be merged."
+        )
 
 
 def _merge_adapter(folder: Path) -> None:

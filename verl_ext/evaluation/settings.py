@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_ext.core.errors import SignalError
-from verl_ext.evaluation.checkpoint import actor_folder, fingerprint
+from verl_ext.evaluation.checkpoint_files import actor_folder, fingerprint
 from verl_ext.evaluation.statistics.majority_vote import MAX_SAMPLES
 from verl_ext.evaluation.statistics.report import SUCCESS_THRESHOLD
 

@@ -10,7 +10,7 @@ from recipe.golden_redaction.settings import SandboxSettings
 from verl_ext.arc.prompts import PromptSettings, SizeLimits
 from verl_ext.arc.solutions import GOLDEN
 from verl_ext.core.errors import SignalError
-from verl_ext.evaluation.command import EvaluateSettings
+from verl_ext.evaluation.settings import EvaluateSettings
 from verl_ext.evaluation.statistics.samples import PromptKey
 
 

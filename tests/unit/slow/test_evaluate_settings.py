@@ -11,9 +11,10 @@ import pytest
 from verl_ext.core.errors import SignalError
 from verl_ext.data.schema import make_row, write_parquet
 from verl_ext.evaluation import command as module
-from verl_ext.evaluation.command import EvaluateSettings, evaluate, main, output_files, sample_seed
+from verl_ext.evaluation.command import evaluate, main, output_files, sample_seed
 from verl_ext.evaluation.data import check_reward, load_reward, read_data_sets, score
 from verl_ext.evaluation.sampling import encode_prompts, with_system
+from verl_ext.evaluation.settings import EvaluateSettings
 from verl_ext.evaluation.statistics.report import summarize_data_set
 from verl_ext.evaluation.statistics.samples import PromptKey, ScoredResponse
 

@@ -15,7 +15,8 @@ from transformers import AutoModelForCausalLM
 from recipe.golden_redaction.evaluate import GoldenEvaluateSettings
 from recipe.golden_redaction.evaluate import evaluate as evaluate_golden
 from verl_ext.core.errors import CheckpointError, SignalError
-from verl_ext.evaluation.checkpoint import actor_folder, fingerprint, merged_model
+from verl_ext.evaluation.checkpoint import merged_model
+from verl_ext.evaluation.checkpoint_files import actor_folder, fingerprint
 from verl_ext.evaluation.settings import EvaluateSettings
 
 
