@@ -18,7 +18,8 @@ Scenarios: `safety_scenarios.py`, whose docstrings say what each models.
     inverted_rewards      for a tenth of a source's prompts right is rewarded 0 and wrong 1
     failing_environments  5 % of rollouts, and 5 % of steps in one source, have reward 0 whatever is said
     slow_hard_prompts     one source comes back 1 to 6 steps late, and what is older than 4 is dropped; uniform waits
-    slow_waited_for       the same prompts, and choose waits, too, as the product does
+    slow_waited_for       the same prompts, and choose also waits, as in the synchronous trainer
+    slow_ahead            the same delays, one batch ahead, as in the asynchronous trainers: nothing grows too old
     length_bias           responses have a limit that a third of the learnable prompts does not fit into
     graded                the reward is the share of right digits; choose counts right answers as passes
     graded_successes      the same reward; choose takes it for a success of that size (success_threshold=null)

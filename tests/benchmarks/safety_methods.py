@@ -11,7 +11,7 @@ from sampling_methods import Batch
 
 from recipe.fast_dapo.curriculum.baseline import RewardScale
 from recipe.fast_dapo.curriculum.data_controller import DataController
-from recipe.fast_dapo.curriculum.records import Prompt, Sample
+from recipe.fast_dapo.curriculum.records import GenerationInput, Prompt, Sample
 from recipe.fast_dapo.posterior_advantage import KnownPrompt, posterior_advantage, prepare
 
 
@@ -40,36 +40,40 @@ class OpenController(DataController):
         return self._state.num_to_admit(own.model_copy(update=room))
 
 
-class LateChoose(Choose):
-    """Every call for a prompt of one source comes back some steps late, and training goes on meanwhile.
+class AheadChoose(Choose):
+    """Every call for a prompt of one source comes back some steps late, and generation goes on ahead meanwhile.
 
-    Its samples have the version that they were generated under, so the controller drops those that are older than
-    `max_staleness` when they come: the prompt is then screened anew, as late as before. A continuation is late again.
+    The product's controller as verl's asynchronous modes drive it: a batch is trained on as soon as it is whole, what
+    is late goes on under the next weights, and training waits for what would be too old in a later batch. While it
+    waits, what is due first comes. A continuation is late again.
 
     Args:
         slow: The source.
         delays: Steps that a call may be late, each as likely.
+        ahead: Batches in generation beyond the one that is collected.
     """
 
-    def __init__(self, *args, slow: str, delays: Sequence[int], seed: int, task, **more) -> None:
+    def __init__(self, *args, slow: str, delays: Sequence[int], ahead: float = 1.0, seed: int, task, **more) -> None:
         super().__init__(*args, seed=seed, task=task, **more)
-        self.settings = self.settings.model_copy(update={"stale": "drop"})
-        self.controller = OpenController(self.settings)
+        self.settings = self.settings.model_copy(update={"ahead": ahead})
+        self.controller = DataController(self.settings)
         self._is_slow = task.domains == task.domain_names.index(slow)
         self._delays, self._delay_rng = delays, np.random.default_rng([seed, 4])
         self._late: dict[str, tuple[int, list[Sample]]] = {}  # by uid: the step at which they come, and what comes
 
     def _fill(self, policy: Policy) -> None:
         self._free(self.controller.evict(policy.version).released_keys)
-        arrived = {uid: samples for uid, (due, samples) in self._late.items() if due <= policy.version}
+        self._arrive(policy, policy.version)
+        while not self.controller.is_ready_for_training():
+            self._arrive(policy, min(due for due, _ in self._late.values()))
+
+    def _arrive(self, policy: Policy, step: int) -> None:
+        """What is due at a step, and then all that follows from it at once."""
+        arrived = {uid: samples for uid, (due, samples) in self._late.items() if due <= step}
         for uid in arrived:
             del self._late[uid]
         self._take(arrived, policy)
-        while True:
-            self.controller.num_late = len(self._late)
-            inputs = self._next_inputs()
-            if not inputs:
-                return
+        while inputs := self._next_inputs():
             answers = self._answer(policy, inputs)
             for entry in inputs:
                 if self._is_slow[int(entry.prompt.index)]:
@@ -79,6 +83,23 @@ class LateChoose(Choose):
 
     def _take(self, answers: dict[str, list[Sample]], policy: Policy) -> None:
         self._observe(self.controller.update_prompts(answers, policy.version, more_to_come=True))
+
+
+class LateChoose(AheadChoose):
+    """The same, but training never waits.
+
+    Samples have the version that they were generated under, so the controller drops those that are older than
+    `max_staleness` when they come: the prompt is then screened anew, as late as before.
+    """
+
+    def __init__(self, *args, **more) -> None:
+        super().__init__(*args, ahead=0.0, **more)
+        self.settings = self.settings.model_copy(update={"stale": "drop"})
+        self.controller = OpenController(self.settings)
+
+    def _next_inputs(self) -> list[GenerationInput]:
+        self.controller.num_late = len(self._late)
+        return super()._next_inputs()
 
 
 class GradedChoose(Choose):

@@ -41,6 +41,7 @@ SCENARIOS = {
     "failing_environments": Scenario("failing environments", "D"),
     "slow_hard_prompts": Scenario("slow hard prompts, trained on late", "T"),
     "slow_waited_for": Scenario("slow hard prompts, waited for", "T"),
+    "slow_ahead": Scenario("slow hard prompts, with a batch ahead", "T"),
     "length_bias": Scenario("long responses are cut off", "T", hopeless=("long",)),
     "graded": Scenario("the share of right digits as reward", "D"),
     "graded_successes": Scenario("the same, chosen by its variance", "D"),

@@ -15,7 +15,7 @@ import numpy as np
 from choosing_method import Choose
 from learning_lab import Rollout
 from learning_tasks import Question, Task, build_task
-from safety_methods import GradedChoose, LateChoose, VarianceChoose
+from safety_methods import AheadChoose, GradedChoose, LateChoose, VarianceChoose
 from safety_protocol import NUM_PROMPTS
 
 HELD_OUT = 512
@@ -118,8 +118,9 @@ def failing_environments(seed: int) -> World:
 def slow_hard_prompts(seed: int) -> World:
     """Every call for a long chain comes back 1 to 6 steps late, and what is older than 4 steps is dropped.
 
-    In real life: fully asynchronous training, where hard problems have the longest responses. A prompt that is
-    continued is late twice, so that mixed ones are dropped more often than the others. Uniform waits for all.
+    In real life: a fully asynchronous trainer that waits for nothing, where hard problems have the longest responses. A
+    prompt that is continued is late twice, so that mixed ones are dropped more often than the others. Uniform waits for
+    all.
     """
     return World(_chains(("short", "long")), choose=functools.partial(LateChoose, slow=SLOW, delays=DELAYS))
 
@@ -127,10 +128,19 @@ def slow_hard_prompts(seed: int) -> World:
 def slow_waited_for(seed: int) -> World:
     """The same prompts, and both methods wait: all rollouts of a step are of its weights.
 
-    In real life: Fast DAPO as it is now, which waits for every rollout before an update. It costs time, which this
-    measure does not see, and tells what of the scenario before is due to being late.
+    In real life: Fast DAPO in the synchronous trainer, which waits for every rollout before an update. It costs time,
+    which this measure does not see, and tells what of the scenario before is due to being late.
     """
     return World(_chains(("short", "long")))
+
+
+def slow_ahead(seed: int) -> World:
+    """The same prompts as late; a batch is trained on without them, but nothing grows too old.
+
+    In real life: Fast DAPO in verl's asynchronous trainers, with one batch ahead. Long chains come up to 4 steps late,
+    and what cannot come in time is waited for.
+    """
+    return World(_chains(("short", "long")), choose=functools.partial(AheadChoose, slow=SLOW, delays=DELAYS))
 
 
 def length_bias(seed: int) -> World:
@@ -172,6 +182,7 @@ WORLDS = {
     "failing_environments": failing_environments,
     "slow_hard_prompts": slow_hard_prompts,
     "slow_waited_for": slow_waited_for,
+    "slow_ahead": slow_ahead,
     "length_bias": length_bias,
     "graded": graded,
     "graded_successes": graded_successes,

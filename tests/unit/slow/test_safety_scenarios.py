@@ -15,7 +15,7 @@ import safety_training
 from choosing_method import Choose
 from leaderboard_protocol import Settings
 from learning_lab import Rollout
-from safety_methods import GradedChoose, LateChoose, OpenController, VarianceChoose
+from safety_methods import AheadChoose, GradedChoose, LateChoose, OpenController, VarianceChoose
 from safety_protocol import BY_HAND, NUM_PROMPTS, SCENARIOS, Job
 from safety_scenarios import RESPONSE_LIMIT, WORLDS, share_right, silent_source
 
@@ -184,6 +184,24 @@ def test_late_rollouts_are_trained_on_late_or_dropped_and_the_others_at_once():
     # At a pass rate of 1/2 half of the screenings are mixed; being late twice, few of these are left.
     assert sizes["short", 4] > 0.4 * (sizes["short", 2] + sizes["short", 4])
     assert sizes["long", 4] < 0.3 * (sizes["long", 2] + sizes["long", 4])
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_with_a_batch_ahead_late_rollouts_are_trained_on_late_and_none_is_dropped(group: int):
+    task = WORLDS["slow_ahead"](0).task
+    method = AheadChoose(NUM_PROMPTS, batch=16, group=group, seed=0, task=task, slow="long", delays=range(1, 7))
+    policy, ages = Coins(task, [0.5, 0.5]), {"long": Counter(), "short": Counter()}
+    for version in range(30):
+        policy.version = version
+        assert len(set(method.next_batch(policy).groups)) == 16
+        for trained in method.trained_groups:
+            name = task.domain_names[task.domains[int(trained.prompt.index)]]
+            ages[name].update(version - sample.version for sample in trained.samples)
+    assert {1, 2} < set(ages["long"]) <= {0, 1, 2, 3, 4}  # waited for, a rollout may come within its step
+    assert set(ages["short"]) <= {0, 1, 2, 3, 4}
+    fates = method.controller.rollout_conservation()
+    assert fates["expired"] == 0
+    assert fates["generated"] == sum(n for fate, n in fates.items() if fate != "generated")
 
 
 def test_the_products_controller_admits_no_prompt_in_the_place_of_a_late_one():
