@@ -8,10 +8,10 @@ required: nothing may be downloaded for a demo, and there is no stand-in for rea
 `data_preprocess.real_toxicity_prompts` for its form.
 
 The targets are the scores themselves (cross-entropy with soft labels: Perspective's 0.3 is "three readers in ten would
-call it toxic"). Measured, and printed, on the validation prompts of `real_toxicity_prompts --val_strategy random` with
-the same seed, which it is not trained on. It knows the rude words of four thousand half sentences and little of what
-they mean together: enough for a demo of the loop, not for a study. There use a published classifier; the reward takes
-any (`verl_ext.rewards.toxicity`).
+call it toxic"). Measured, and printed, on the held-out prompts of `real_toxicity_prompts` with the same seed, which it
+is not trained on. It knows the rude words of four thousand half sentences and little of what they mean together: enough
+for a demo of the loop, not for a study. There use a published classifier; the reward takes any
+(`verl_ext.rewards.toxicity`).
 
 Saved in Hugging Face format, in float32, one label "toxic" (a single logit, sigmoid), with a BPE tokenizer of its own.
 """
@@ -227,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     def train_and_report() -> tuple[BertForSequenceClassification, PreTrainedTokenizerBase]:
-        learned, held_out = split(prompts, "random", settings.seed)
+        learned, held_out = split(prompts, settings.seed)
         model, tokenizer = train(learned, settings)
         quality = measure(model, tokenizer, held_out)
         print(

@@ -9,8 +9,7 @@ required: nothing may be downloaded for a demo, and there is no stand-in for rea
 What is simplified: five thousand half sentences are all the text there is, so the model babbles in the prompts'
 vocabulary, some of it rude, and hardly listens to the prompt. In the corpus a prompt is followed by other prompts, and
 no text ends, because none of the prompts does: the model never says end-of-text, and every continuation is as long as
-it may be. The validation prompts of `real_toxicity_prompts --val_strategy random` with the same seed are not in the
-corpus.
+it may be. The held-out prompts of `real_toxicity_prompts` with the same seed are not in the corpus.
 
 Saved in Hugging Face format, in float32, with a byte-level BPE tokenizer of its own.
 """
@@ -90,7 +89,7 @@ def train(
     prompts: Sequence[ScoredPrompt], settings: LanguageModelSettings, *, report_every: int = 50
 ) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
     """Train from scratch; prints the loss of held-out text; returns the model in eval mode and its tokenizer."""
-    learned, held_out = split(prompts, "random", settings.seed)
+    learned, held_out = split(prompts, settings.seed)
     texts = [prompt.text for prompt in learned]
     tokenizer = train_tokenizer(texts, settings.vocab_size)
     model = build_model(settings, cast(Vocabulary, tokenizer), max_position_embeddings=128).train()

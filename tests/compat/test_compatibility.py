@@ -185,6 +185,9 @@ TITLES = {"Fast DAPO": "fast_dapo", "TracIn": "tracin", "golden redaction": "gol
 WORKS, COMPOSED, REFUSED_CELL, MEANINGLESS = "works", "composed", "refused", "\u2014"
 
 
+CROSSED = "Trainers, engines and methods crossed"
+
+
 @dataclass(frozen=True)
 class Feature:
     """A row of the matrix: what of verl, the overrides that ask for it, and by recipe what comes of it."""
@@ -210,7 +213,7 @@ def _tables() -> dict[str, list[list[str]]]:
 def _matrix() -> list[Feature]:
     features = []
     for heading, rows in _tables().items():
-        if not heading.startswith("Refused"):
+        if heading != CROSSED and not heading.startswith("Refused"):
             for name, options, *cells, tests in rows:
                 by_recipe = dict(zip(TITLES.values(), cells, strict=True))
                 texts = (tuple(re.findall(r"`([^`]+)`", cell)) for cell in (options, tests))
@@ -285,10 +288,24 @@ def test_what_works_or_is_refused_elsewhere_names_the_test_that_shows_it():
         }
         assert not shown or feature.tests, feature.name
         for test in feature.tests:
-            file, _, function = test.partition("::")
-            tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-            names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-            assert function in names, test
+            _check_test(test)
+
+
+def test_every_trainer_engine_and_method_is_crossed_by_a_test():
+    rows = _tables()[CROSSED]
+    assert [row[0] for row in rows if row[0]] == ["sync", "colocate_async", "separate_async"]
+    assert [row[1] for row in rows] == 3 * ["vLLM", "plain PyTorch", "vLLM, killed"]
+    for _, _, *cells in rows:
+        for cell in cells:
+            (test,) = re.findall(r"`([^`]+)`", cell)
+            _check_test(f"tests/integration/{test}")
+
+
+def _check_test(test: str) -> None:
+    """There is a test of this name."""
+    file, _, function = test.partition("::")
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    assert function in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)], test
 
 
 @pytest.mark.parametrize("name", ["fast_dapo", "tracin"])

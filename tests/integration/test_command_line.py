@@ -1,5 +1,5 @@
-"""`python -m recipe.fast_dapo.main` as a user runs it: killed, its newest checkpoint cut short, resumed to the end with
-`python -m verl.trainer.main_ppo +recipe=fast_dapo`, which must not make a difference.
+"""`python -m verl.trainer.main_ppo +recipe=fast_dapo` as a user of verl runs it: killed, its newest checkpoint cut short,
+resumed to the end with `python -m recipe.fast_dapo.main`, which must not make a difference.
 
 What is to hold at the end, holds over both commands. Ctrl-C, at many moments: test_zz_interrupts.py.
 """
@@ -35,7 +35,7 @@ OVERRIDES = [
 def killed(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Attempt]:
     """The run's folder, and how its driver was killed (SIGKILL) once there were two checkpoints."""
     run_dir = tmp_path_factory.mktemp("faults") / "run"
-    ended = attempt(run_dir, OVERRIDES, lambda driver: saved_step(run_dir) >= 2, psutil.Process.kill)
+    ended = attempt(run_dir, OVERRIDES, lambda driver: saved_step(run_dir) >= 2, psutil.Process.kill, program=VERLS)
     assert ended.code == -signal.SIGKILL
     return run_dir, ended
 
@@ -46,13 +46,11 @@ def _nothing(driver: psutil.Process) -> None:
 
 @pytest.fixture(scope="module")
 def resumed_run(killed: tuple[Path, Attempt]) -> tuple[Path, Attempt, Attempt]:
-    """The same run to the end by verl's own command, after its newest checkpoint was cut short."""
+    """The same run to the end by our command, after its newest checkpoint was cut short."""
     run_dir, ended = killed
     (shard,) = (run_dir / f"checkpoints/global_step_{ended.saved}/actor").glob("optim_world_size_*.pt")
     os.truncate(shard, shard.stat().st_size // 2)
-    resumed = attempt(
-        run_dir, OVERRIDES, lambda driver: saved_step(run_dir) > ended.saved, _nothing, timeout_s=800, program=VERLS
-    )
+    resumed = attempt(run_dir, OVERRIDES, lambda driver: saved_step(run_dir) > ended.saved, _nothing, timeout_s=800)
     assert resumed.code == 0, resumed.printed[-3000:]
     return run_dir, ended, resumed
 

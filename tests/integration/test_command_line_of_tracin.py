@@ -1,4 +1,6 @@
-"""`python -m recipe.tracin.main` as a user runs it: PPO with a critic and LoRA, and what a run leaves behind."""
+"""`python -m recipe.tracin.main` as a user runs it, and verl's own command: PPO with a critic and LoRA, and what a run
+leaves behind.
+"""
 
 import json
 import os
@@ -19,8 +21,18 @@ pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"}
 
 
-@pytest.fixture(scope="module")
-def ppo_run(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+# verl's command has chosen its platform before it knows of a backend.
+PROGRAMS = {
+    "own": (("recipe.tracin.main",), {}),
+    "verls": (("verl.trainer.main_ppo", "+recipe=tracin"), {"VERL_PLATFORM": "cpu"}),
+}
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def ppo_run(
+    request: pytest.FixtureRequest, demo_assets: None, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    program, variables = PROGRAMS[request.param]
     folder = tmp_path_factory.mktemp("tracin_ppo")
     for name, rows in build_rows(PoolSettings(train_size=64, val_size=32, influence_size=48)).items():
         write_parquet(rows, folder / f"{name}.parquet")
@@ -44,9 +56,9 @@ def ppo_run(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> tupl
         "trainer.test_freq=2",
     ]
     result = subprocess.run(
-        [sys.executable, "-m", "recipe.tracin.main", "+backend=cpu", "+experiment=tracin_arithmetic", *overrides],
+        [sys.executable, "-m", *program, "+backend=cpu", "+experiment=tracin_arithmetic", *overrides],
         cwd=ROOT,
-        env=ENVIRONMENT,
+        env=ENVIRONMENT | variables,
         capture_output=True,
         text=True,
         timeout=800,

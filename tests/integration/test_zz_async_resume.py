@@ -1,68 +1,161 @@
-"""verl's asynchronous trainers as a user runs them: killed with rollouts in flight, resumed to the end."""
+"""Runs of verl's trainers as a user starts them, killed (SIGKILL) and resumed to the end: both asynchronous ones with
+rollouts in flight; two phases, and choose with TracIn's selection.
+
+Two phases in the synchronous trainer: test_command_line.py. Another engine than vLLM is refused on the CPU backend, and
+nothing of a checkpoint depends on the engine.
+"""
 
 import json
 import signal
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from attempts import attempt, saved_step
+from lab import DATA
 from test_training_asynchronous import COLOCATE, ENGINES_APART, SEPARATE
 
+from recipe.fast_dapo.curriculum.records import TrainingGroup
 from verl_ext.run.metrics_stream import STEP, read_metrics
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
 
-STEPS = 8
-OVERRIDES = [f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", "curriculum.schedule=streaming"]
+STEPS, PROMPTS = 6, 8
+MODES = {"sync": (), "colocate": COLOCATE, "separate": (*SEPARATE, ENGINES_APART)}
+METHODS = {
+    "two_phase": (),
+    "choose_tracin": (
+        "curriculum.predictor=posterior",
+        "curriculum.train_on=all",
+        "curriculum.baseline=posterior",
+        "algorithm.adv_estimator=posterior",
+        "actor_rollout_ref.rollout.n=2",
+        "actor_rollout_ref.rollout.n_continue=2",
+        "tracin.enable=true",
+        "tracin.parameters=down_proj",
+        f"tracin.validation_files={DATA}/val.parquet",
+        "tracin.validation.pool_size=48",
+        "tracin.validation.k=16",
+        "tracin.check_identity_every=1",
+    ),
+}
 
 
-@pytest.fixture(scope="module", params=[COLOCATE, (*SEPARATE, ENGINES_APART)], ids=["colocate", "separate"])
-def run_dir(request: pytest.FixtureRequest, demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("asynchronous") / "run"
-    overrides = [*OVERRIDES, *request.param]
+@dataclass(frozen=True)
+class Case:
+    """A trainer, and how prompts and samples are chosen."""
+
+    mode: str
+    method: str
+
+
+CASES = [
+    Case("colocate", "two_phase"),
+    Case("separate", "two_phase"),
+    Case("sync", "choose_tracin"),
+    Case("colocate", "choose_tracin"),
+    Case("separate", "choose_tracin"),
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case.mode}-{case.method}")
+def case(request: pytest.FixtureRequest) -> Case:
+    """Of the module: one run serves all tests of a case."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def run_dir(case: Case, demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(f"{case.mode}_{case.method}") / "run"
+    overrides = [
+        f"trainer.total_training_steps={STEPS}",
+        "trainer.save_freq=1",
+        "curriculum.schedule=streaming",
+        *MODES[case.mode],
+        *METHODS[case.method],
+    ]
     killed = attempt(folder, overrides, lambda _: saved_step(folder) >= 2, psutil.Process.kill)
     assert killed.code == -signal.SIGKILL
     assert 2 <= killed.saved < STEPS
-    in_flight = _controller(folder, killed.saved)
-    assert in_flight["first"] or in_flight["second"], "nothing was in flight: nothing is shown"
+    if case.mode != "sync":
+        in_flight = _controller(folder, killed.saved)
+        assert in_flight["first"] or in_flight["second"], "nothing was in flight: nothing is shown"
     resumed = attempt(folder, overrides, lambda _: saved_step(folder) > killed.saved, lambda _: None, timeout_s=800)
     assert resumed.code == 0, resumed.printed[-3000:]
     assert resumed.orphans == []
     return folder
 
 
-def _curriculum(folder: Path, step: int) -> dict:
+def _curriculum(folder: Path, step: int) -> dict[str, Any]:
     state = json.loads((folder / f"checkpoints/global_step_{step}/signal.json").read_text())
     return state["parts"]["recipe.fast_dapo.collector.Curriculum"]
 
 
-def _controller(folder: Path, step: int) -> dict:
+def _controller(folder: Path, step: int) -> dict[str, Any]:
     return _curriculum(folder, step)["controller"]
 
 
+def _events(folder: Path) -> list[dict[str, Any]]:
+    """Of prompts, up to the last checkpoint: whoever resumes from it cuts off what the engine finished after it."""
+    at_checkpoint = _curriculum(folder, STEPS)["prompt_records"]["events"]
+    return [json.loads(line) for line in (folder / "prompts.jsonl").read_bytes()[:at_checkpoint].splitlines()]
+
+
+def _by_index(events: Iterable[dict[str, Any]], name: str) -> Counter[Any]:
+    return Counter(event["index"] for event in events if event["event"] == name)
+
+
 def test_every_step_is_made_once(run_dir: Path):
-    steps = [record[STEP] for record in read_metrics(run_dir / "metrics.jsonl")]
-    assert steps == list(range(1, STEPS + 1))
-    assert json.loads((run_dir / "summary.json").read_text())["rollouts_trained"] == STEPS * 8 * 16
+    assert [record[STEP] for record in read_metrics(run_dir / "metrics.jsonl")] == list(range(1, STEPS + 1))
 
 
-def test_no_prompt_is_lost_or_trained_on_twice(run_dir: Path):
-    # What the engine finished after the last checkpoint is told, too, and cut off by whoever resumes from it.
-    at_checkpoint = _curriculum(run_dir, STEPS)["prompt_records"]["events"]
-    told = (run_dir / "prompts.jsonl").read_bytes()[:at_checkpoint]
-    records = [json.loads(line) for line in told.splitlines()]
-    by_event = {name: Counter(r["index"] for r in records if r["event"] == name) for name in ("screening", "trained")}
-    assert sum(by_event["trained"].values()) == STEPS * 8
-    assert max(by_event["trained"].values()) == 1  # the first epoch
-    qualified = Counter(r["index"] for r in records if r["event"] == "screening" and 0 < r["passes"] < r["samples"])
+def test_every_rollout_is_trained_on_or_waits(run_dir: Path, case: Case):
     controller = _controller(run_dir, STEPS)
+    total = controller["counts"]["windows"]["total"]
+    live = [group for name in ("partly_screened", "second", "training") for group in controller[name]]
+    trained = json.loads((run_dir / "summary.json").read_text())["rollouts_trained"]
+    assert total["trained"] == STEPS * PROMPTS
+    assert total["trained_rollouts"] == trained
+    assert total["failed"] == total["given_up"] == 0
+    dropped = total["uninformative_rollouts"] + total["expired_rollouts"]
+    assert total["generated_rollouts"] == trained + dropped + sum(
+        len(TrainingGroup.unpack(group).samples) for group in live
+    )
+    if case.method == "two_phase":
+        assert trained == STEPS * PROMPTS * 16
+    else:
+        assert dropped == 0
+        assert STEPS * PROMPTS * 2 <= trained <= STEPS * PROMPTS * 4
+
+
+def test_no_prompt_is_lost_or_trained_on_twice(run_dir: Path, case: Case):
+    events, controller = _events(run_dir), _controller(run_dir, STEPS)
+    trained, screened = _by_index(events, "trained"), _by_index(events, "screening")
+    assert sum(trained.values()) == STEPS * PROMPTS
+    assert max(trained.values()) == 1  # the first epoch, or within a prompt's rest
+    kept = screened
+    if case.method == "two_phase":
+        mixed = [e for e in events if e["event"] == "screening" and 0 < e["passes"] < e["samples"]]
+        kept = _by_index(mixed, "screening")
     waiting = len(controller["second"]) + len(controller["training"])
     expired = controller["counts"]["windows"]["total"]["expired"]
-    assert sum(qualified.values()) == sum(by_event["trained"].values()) + waiting + expired
+    assert sum(kept.values()) == sum(trained.values()) + waiting + expired
 
 
-def test_ages_are_as_configured(run_dir: Path):
+def test_ages_are_as_configured(run_dir: Path, case: Case):
     ages = [record["curriculum/sample_age/max"] for record in read_metrics(run_dir / "metrics.jsonl")]
-    assert 1 <= max(ages) <= 4
+    assert (0 if case.mode == "sync" else 1) <= max(ages) <= 4
+
+
+def test_every_trained_sample_has_one_score(run_dir: Path, case: Case):
+    if case.method != "choose_tracin":
+        pytest.skip("a run without TracIn")
+    lines = [json.loads(line) for line in (run_dir / "influence.jsonl").read_text().splitlines()]
+    records = read_metrics(run_dir / "metrics.jsonl")
+    trained = json.loads((run_dir / "summary.json").read_text())["rollouts_trained"]
+    assert len(lines) == len({(line["step"], line["key"]) for line in lines}) == trained
+    assert all(record["tracin/identity_error"] < 1e-4 for record in records)

@@ -15,7 +15,7 @@ from verl_ext.data.row_report import SourceError
 from verl_ext.data.schema import ParquetError, write_parquet
 
 MATH = {"problem": "What?", "answer": "3"}
-TOXICITY = [{"prompt": text, "prompt_toxicity": 0.5, "challenging": False} for text in ("One", "Two", "Three")]
+TOXICITY = [{"prompt": text, "prompt_toxicity": 0.5, "challenging": False} for text in "ABCDEFGH"]
 PAIR = {"input": [[1]], "output": [[2]]}
 ARC = {"00d62c1b": {"train": [PAIR], "test": [PAIR]}}
 

@@ -3,11 +3,14 @@
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from toxicity_play import POLITE, RUDE
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from data_preprocess import real_toxicity_prompts
+from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from data_preprocess.real_toxicity_prompts import ScoredPrompt
 from data_preprocess.toxicity_model import Corpus, LanguageModelSettings, main, train, train_tokenizer
 
@@ -80,3 +83,16 @@ def test_equal_settings_give_equal_weights():
 def test_impossible_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         LanguageModelSettings(**changes)
+
+
+def test_queries_are_counted_in_tokens_of_the_model_and_one_without_a_tokenizer_is_refused(tmp_path):
+    rows = [{"prompt": f"{n}+1=", "prompt_toxicity": n / 50, "continuation": "2222"} for n in range(50)]
+    source = tmp_path / "rtp.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    build_tokenizer().save_pretrained(tmp_path / "model")
+    arguments = ["--input", str(source), "--local_save_dir", str(tmp_path), "--query_tokens", "5", "6", "--tokenizer"]
+    real_toxicity_prompts.main([*arguments, str(tmp_path / "model")])
+    texts = [row["prompt"][0]["content"] for row in pq.read_table(tmp_path / "train.parquet").to_pylist()]
+    assert {len(text) for text in texts} == {5, 6}  # a token for each letter
+    with pytest.raises(SystemExit, match=r"no tokenizer at .*none"):
+        real_toxicity_prompts.main([*arguments, str(tmp_path / "none")])
