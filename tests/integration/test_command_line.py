@@ -1,5 +1,5 @@
-"""`python -m verl.trainer.main_ppo +recipe=fast_dapo` as a user of verl runs it: killed, its newest checkpoint cut short,
-resumed to the end with `python -m recipe.fast_dapo.main`, which must not make a difference.
+"""`python -m verl.trainer.main_ppo +recipe=fast_dapo` as a user of verl runs it: killed, its newest checkpoint cut
+short, resumed to the end with `python -m recipe.fast_dapo.main`, which must not make a difference.
 
 What is to hold at the end, holds over both commands. Ctrl-C, at many moments: test_zz_interrupts.py.
 """
@@ -138,7 +138,10 @@ def test_nothing_of_the_run_stays_in_shared_memory(resumed_run):
 def test_a_finished_run_says_so_and_keeps_its_results(resumed_run):
     run_dir = resumed_run[0]
     before = (run_dir / "summary.json").read_text()
-    result = run(run_dir, f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1")
+    result = run(run_dir, *OVERRIDES)
     assert result.returncode == 0
     assert "This run is complete" in result.stdout
+    other = run(run_dir, *OVERRIDES, "data.seed=7")
+    assert other.returncode == 1
+    assert "holds a finished run of other settings (data.seed was 0 and is 7)" in other.stderr
     assert (run_dir / "summary.json").read_text() == before

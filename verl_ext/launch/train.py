@@ -7,6 +7,7 @@ from omegaconf import DictConfig
 
 from verl_ext.cluster.pools import has_several_nodes, num_ranks
 from verl_ext.core.compat import check_engine, check_model_engine, check_versions, used_libraries
+from verl_ext.core.errors import ConfigError
 from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.launch import dry_run, launch
 from verl_ext.launch.compatibility import choose_rounding
@@ -21,6 +22,8 @@ from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import kept_status
 from verl_ext.run.summary import print_summary
 from verl_ext.serving.settings import apply_serving, read_guards
+
+_MOST_SHOWN = 5  # settings that differ
 
 
 def start(config: DictConfig, recipe: Recipe) -> None:
@@ -61,20 +64,16 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     apply_prompt_format(config)
     check_data(config, recipe.scores_rollouts)
 
-    folder = RunFolder(Path(config.run_dir))
-    finished = folder.read_summary()
-    # A run of `val_only` has a summary, too, and no step.
-    is_complete = finished is not None and finished["global_steps"] == config.trainer.total_training_steps
-    if is_complete and not config.dry_run:
-        print(f"This run is complete: raise trainer.total_training_steps to go on, or remove {folder.path}.")
-        print_summary(folder, recipe.title, all_phases())
-        return
-
     from verl.trainer.main_ppo import run_ppo
     from verl.utils.device import auto_set_device
 
     auto_set_device(config)
     checks.check_with_verl(config)
+    folder = RunFolder(Path(config.run_dir))
+    if _is_complete(folder, config) and not config.dry_run:
+        print(f"This run is complete: raise trainer.total_training_steps to go on, or remove {folder.path}.")
+        print_summary(folder, recipe.title, all_phases())
+        return
     success = recipe.success(config) if recipe.success is not None else None
     found = checks.check_rest(config, scores_rollouts=recipe.scores_rollouts, success=success)
     if config.dry_run:
@@ -90,3 +89,22 @@ def train(config: DictConfig, recipe: Recipe) -> None:
         resumed.write_settings(folder.path, config)
         launch.run(config, run_ppo)
     print_summary(folder, recipe.title, all_phases())
+
+
+def _is_complete(folder: RunFolder, config: DictConfig) -> bool:
+    """Whether the folder has this run, to its last step.
+
+    Raises:
+        ConfigError: It has a finished run of other settings, another seed's for example.
+    """
+    summary = folder.read_summary()
+    # A run of `val_only` also has a summary, and no step.
+    if summary is None or summary["global_steps"] != config.trainer.total_training_steps:
+        return False
+    if differences := resumed.differences(folder.path, config):
+        shown = "; ".join(differences[:_MOST_SHOWN]) + ("; and more" if len(differences) > _MOST_SHOWN else "")
+        raise ConfigError(
+            f"{folder.path} holds a finished run of other settings ({shown}): give this run a folder of its own with "
+            "trainer.experiment_name or run_dir, or remove that one"
+        )
+    return True

@@ -67,15 +67,8 @@ def changes(folder: Path, config: DictConfig) -> tuple[list[str], list[str]]:
     Returns:
         Problems: settings that the checkpoint decides. Warnings: other settings that hold from here on.
     """
-    try:
-        before = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # a run of before this file was written, or none
-        return [], []
-    now = json.loads(json.dumps(flat_settings(config), default=str))
-    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     problems, warnings = [], []
-    for name in changed:
-        difference = f"{name} was {_shown(before, name)} and is {_shown(now, name)}"
+    for name, difference in _changed(folder, config).items():
         if _is_in_the_checkpoint(name, config):
             problems.append(
                 f"{difference}, but the run resumes from its checkpoint, which brings the former along: set it back, "
@@ -84,6 +77,22 @@ def changes(folder: Path, config: DictConfig) -> tuple[list[str], list[str]]:
         else:
             warnings.append(f"{difference} from here on")
     return problems, warnings
+
+
+def differences(folder: Path, config: DictConfig) -> list[str]:
+    """What each setting was that is another one now."""
+    return list(_changed(folder, config).values())
+
+
+def _changed(folder: Path, config: DictConfig) -> dict[str, str]:
+    """By the name of a setting, what it was and is."""
+    try:
+        before = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # a run of before this file was written, or none
+        return {}
+    now = json.loads(json.dumps(flat_settings(config), default=str))
+    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    return {name: f"{name} was {_shown(before, name)} and is {_shown(now, name)}" for name in changed}
 
 
 def _shown(settings: Mapping[str, Any], name: str) -> str:
