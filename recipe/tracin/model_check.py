@@ -1,5 +1,6 @@
 """Whether `tracin.parameters` finds layers in the model: tried without its weights, before Ray starts."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,15 +37,29 @@ def check_layers(config: DictConfig, parameters: str, *, one_pass: bool = False)
         )
 
 
-def share_scored(config: DictConfig, parameters: str) -> float | None:
-    """The share of the trained numbers that scores are taken over; None: the model is not here."""
+@dataclass(frozen=True)
+class Scored:
+    """What scores are taken over.
+
+    Attributes:
+        count: Trained numbers.
+        share: Of all that are trained.
+    """
+
+    count: int
+    share: float
+
+
+def scored(config: DictConfig, parameters: str) -> Scored | None:
+    """What scores of a run are taken over; None: the model is not here."""
     model = _without_weights(config)
     if model is None:
         return None
     try:
-        return GhostInfluence(model, parameters).share_scored
+        ghost = GhostInfluence(model, parameters)
     except InfluenceError:
         return None
+    return Scored(ghost.num_scored, ghost.share_scored)
 
 
 def _without_weights(config: DictConfig) -> Any:

@@ -20,12 +20,16 @@ from verl_ext.launch.compatibility import (
     is_none_of,
 )
 from verl_ext.launch.dry_run import step_rows
+from verl_ext.launch.estimate import size
 from verl_ext.launch.recipe import Recipe
 
 NO_IMAGES = (
     "scores of prompts with images, videos or sounds are not supported: the validation gradient would be taken without "
     "them. Set tracin.enable=false, or use a text-only model"
 )
+
+
+_GRADIENT_BYTES = 4  # float32, of whole parameters on every rank
 
 
 def _enabled(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
@@ -59,10 +63,15 @@ def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     if not config.tracin.enable:
         return
     # Not above: what pages and docs read of a recipe would load torch.
-    from recipe.tracin.model_check import share_scored
+    from recipe.tracin.model_check import scored
 
-    share = share_scored(config, config.tracin.parameters)
-    yield "influence", "of which parameters is known when the run starts" if share is None else share_text(share)
+    found = scored(config, config.tracin.parameters)
+    if found is None:
+        yield "influence", "of which parameters is known when the run starts"
+        return
+    yield "influence", share_text(found.share)
+    gradient = _GRADIENT_BYTES * found.count
+    yield "", f"validation gradient: {size(gradient)} per rank from validation to update, twice that while it is taken"
 
 
 UNSUPPORTED = (

@@ -1,6 +1,6 @@
 """What influence scores need of verl's batches, losses and sharded parameters, apart from any worker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +75,34 @@ def flat(tensors: dict[str, torch.Tensor]) -> torch.Tensor:
 def unflat(flat: torch.Tensor, like: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     parts = flat.split([tensor.numel() for tensor in like.values()])
     return {name: part.view_as(tensor) for (name, tensor), part in zip(like.items(), parts, strict=True)}
+
+
+def buckets(tensors: Iterable[torch.Tensor], most_bytes: int) -> Iterator[list[torch.Tensor]]:
+    """The tensors in their order, in lists of at most so many bytes; a larger tensor is a list of its own."""
+    bucket: list[torch.Tensor] = []
+    room = most_bytes
+    for tensor in tensors:
+        if bucket and tensor.nbytes > room:
+            yield bucket
+            bucket, room = [], most_bytes
+        bucket.append(tensor)
+        room -= tensor.nbytes
+    if bucket:
+        yield bucket
+
+
+def norm_and_agreement(total: dict[str, torch.Tensor], first: dict[str, torch.Tensor]) -> tuple[float, float]:
+    """The norm of a gradient, and the cosine of one half of it with the other, one parameter after the other.
+
+    Returns:
+        nan as the cosine where a half is 0.
+    """
+    sums = torch.zeros(4, dtype=torch.float64)
+    for name, whole_gradient in total.items():
+        one, both = first[name].flatten().double(), whole_gradient.flatten().double()
+        other = both - one
+        sums += torch.stack([both.dot(both), one.dot(other), one.dot(one), other.dot(other)]).cpu()
+    return float(sums[0].sqrt()), float(sums[1] / (sums[2].sqrt() * sums[3].sqrt()))
 
 
 def sharded_like(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,9 @@ from verl.utils.device import get_device_id
 from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.engine_workers import TrainingWorker
 
-from verl_ext.influence.batches import SAMPLE_POSITION
+from verl_ext.influence.batches import SAMPLE_POSITION, buckets
+
+_BUCKET_BYTES = 64 * 2**20  # of gradients that are reduced together
 
 # What tests/compat/contract_uses.py cannot see: what verl's objects here are.
 RELIES_ON = {
@@ -93,6 +95,13 @@ class EnginePasses(TrainingWorker):
         loss.backward()
         output.pop("model_output", None)
         return output
+
+    def _average_over_ranks(self, tensors: dict[str, torch.Tensor]) -> None:
+        """In place; beside the tensors a bucket of them is in memory."""
+        for bucket in buckets(tensors.values(), _BUCKET_BYTES):
+            mean = self._mean_over_ranks(torch.cat([tensor.flatten() for tensor in bucket]))
+            for tensor, part in zip(bucket, mean.split([tensor.numel() for tensor in bucket]), strict=True):
+                tensor.copy_(part.view_as(tensor))
 
     def _mean_over_ranks(self, tensor: torch.Tensor) -> torch.Tensor:
         torch.distributed.all_reduce(tensor, group=self.engine.get_data_parallel_group())

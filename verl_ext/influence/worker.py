@@ -25,6 +25,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 from verl_ext.influence.batches import (
     SAMPLE_POSITION,
     flat,
+    norm_and_agreement,
     replaced,
     sample_index,
     sharded_like,
@@ -102,11 +103,13 @@ class InfluenceTrainingWorker(EnginePasses):
     # ------------------------------ two passes ------------------------------
 
     def compute_validation_gradient(self, data: TensorDict) -> dict[str, float]:
-        """Set G to the gradient of `validation_loss` over a validation set; one all-reduce.
+        """Set G to the gradient of `validation_loss` over a validation set, averaged over the ranks.
 
         Args:
             data: Rows of this rank, with the fields of a training batch and `validation_advantage`; rows beyond the
                 set's own have advantage 0.
+
+        Memory: G and the gradient of one half, both of whole parameters on every rank.
 
         Returns:
             The norm of G, the cosine of the gradients of two halves of the set (how much of G is noise), both without
@@ -117,21 +120,21 @@ class InfluenceTrainingWorker(EnginePasses):
         ghost.reset_validation()
         with self._engine_ready(data):
             self._add_normalisation(data)
-            rows = list(range(len(data)))
-            halves = []
-            for half in filter(None, (rows[0::2], rows[1::2])):
-                for micro_batch in self._split_unevenly(tu.index_select_tensor_dict(data, half)):
+            first: dict[str, torch.Tensor] = {}
+            for half in (slice(0, None, 2), slice(1, None, 2)):
+                rows = list(range(len(data)))[half]
+                for micro_batch in self._split_unevenly(tu.index_select_tensor_dict(data, rows)) if rows else ():
                     with without_gradient_sync(self.engine.module), ghost.validation():
                         self._forward_backward(micro_batch, loss)
-                halves.append(flat(ghost.validation_gradients()))
+                first = first or {name: gradient.clone() for name, gradient in ghost.validation_gradients().items()}
             factors = self._optimizer_factors()
-        total, first = self._mean_over_ranks(torch.stack([halves[-1], halves[0]]))
-        ghost.set_validation_gradients(unflat(total, ghost.validation_gradients()))
-        second = total - first
+        total = ghost.validation_gradients()
+        for gradients in (total, first):
+            self._average_over_ranks(gradients)
         # One row a rank has no second half: nan.
-        agreement = float(torch.dot(first, second) / (first.norm() * second.norm()))
-        metrics = {"validation_gradient_norm": float(total.norm()), "validation_half_agreement": agreement}
-        return metrics | self._precondition(factors)
+        norm, agreement = norm_and_agreement(total, first)
+        del first
+        return {"validation_gradient_norm": norm, "validation_half_agreement": agreement} | self._precondition(factors)
 
     def compute_influence(self, data: TensorDict) -> dict[str, float]:
         """Score this rank's rows against G, or with `in_batch` against all other rows of the step; no communication of
@@ -197,11 +200,15 @@ class InfluenceTrainingWorker(EnginePasses):
             for micro_batch in self._split(mini_batch):
                 with without_gradient_sync(self.engine.module), ghost.validation():
                     self._forward_backward(micro_batch, self.loss_fn)
-        total = self._mean_over_ranks(flat(ghost.validation_gradients()))
-        ghost.set_validation_gradients(unflat(total, ghost.validation_gradients()))
-        return {"validation_gradient_norm": float(total.norm())} | self._precondition(
-            self._optimizer_factors(), keep=True
-        )
+        total = ghost.validation_gradients()
+        self._average_over_ranks(total)
+        norm, _ = norm_and_agreement(total, total)
+        return {"validation_gradient_norm": norm} | self._precondition(self._optimizer_factors(), keep=True)
+
+    def forget_validation_gradient(self) -> None:
+        """Free G, which is as large as the parameters that it is of: nothing needs it while rollouts are generated."""
+        if self._ghost is not None:
+            self._ghost.reset_validation()
 
     def _optimizer_factors(self) -> dict[str, torch.Tensor] | None:
         """Of this rank's shards; where the engine is ready, for then an offloaded state is on the device."""
@@ -325,8 +332,10 @@ class InfluenceWorker(ActorRolloutRefWorker):
         """verl's update; the one-pass one for a batch with `one_pass`, the arguments of `train_one_pass`."""
         one_pass = tu.pop(data, "one_pass", default=None)
         if one_pass is None:
+            self.actor.forget_validation_gradient()  # the scores are there
             return super().update_actor(data)
         output = self.actor.train_one_pass(data, **one_pass)
+        self.actor.forget_validation_gradient()
         return output.cpu() if output is not None else None
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)

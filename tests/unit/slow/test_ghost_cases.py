@@ -176,6 +176,13 @@ def with_forward_hooks() -> nn.Module:
     return model
 
 
+def compiled(*, whole: bool) -> nn.Module:
+    """By Dynamo, without a compiler behind it."""
+    model = net()
+    (model if whole else model.two).compile(backend="eager")
+    return model
+
+
 def parametrized() -> nn.Module:
     model = net()
     nn.utils.parametrizations.weight_norm(model.two)
@@ -239,6 +246,9 @@ def mixture(kind: str, *, lora: bool) -> nn.Module:
 
 EXACT = {
     "a plain layer": (net, "two"),
+    "an output layer of its own": (net, "head"),
+    "a compiled layer": (lambda: compiled(whole=False), "two"),
+    "a compiled model": (lambda: compiled(whole=True), "two"),
     "called twice": (lambda: net(twice), "two"),
     "forward hooks that scale": (with_forward_hooks, "two"),
     "checkpointed": (lambda: net(checkpointed), "one|two"),
@@ -317,6 +327,14 @@ def test_scores_that_would_be_wrong_are_refused(case: str):
     verdict = judge(make(), parameters)
     assert verdict.refusal, f"silently wrong by {verdict.error:.2g}"
     assert re.search(message, verdict.refusal, re.DOTALL), verdict.refusal
+
+
+def test_permuted_tokens_of_packed_rows_are_refused():
+    assert "its loss was set to 0" in judge(net(permuted), "two", layout="packed").refusal
+
+
+def test_scores_of_a_model_in_bfloat16_are_those_of_its_own_gradients():
+    assert judge(net().bfloat16(), "two").error < 5e-3
 
 
 def test_a_square_grid_that_is_transposed_is_refused():

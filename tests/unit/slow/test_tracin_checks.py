@@ -18,6 +18,7 @@ from recipe.tracin.method.disjoint import ValidationOverlapError
 from recipe.tracin.recipe import dry_run_rows
 from verl_ext.core.errors import ConfigError
 from verl_ext.data.schema import write_parquet
+from verl_ext.launch.estimate import num_lora_parameters, size
 
 ROOT = Path(__file__).resolve().parents[3]
 SIZES: dict[str, Any] = {
@@ -191,7 +192,11 @@ def test_of_a_mixture_attention_is_scored_and_experts_are_refused(data: Path, mo
     only = "actor_rollout_ref.model.target_modules=[q_proj,k_proj,v_proj,o_proj]"
     whole = _config(data, model, only)
     assert check_config(whole).enable
-    assert dict(dry_run_rows(whole))["influence"] == "scores are taken over all trained parameters"
+    rows = dict(dry_run_rows(whole))
+    assert rows["influence"] == "scores are taken over all trained parameters"
+    rank = whole.actor_rollout_ref.model.lora_rank
+    factors = num_lora_parameters(model_config, rank, ["q_proj", "k_proj", "v_proj", "o_proj"])
+    assert rows[""].startswith(f"validation gradient: {size(4 * factors)} per rank")
     one_pass = ["tracin.one_pass=true", "actor_rollout_ref.actor.ppo_mini_batch_size=${data.train_batch_size}"]
     assert check_config(_config(data, model, only, *one_pass)).one_pass
     with pytest.raises(

@@ -1,0 +1,41 @@
+"""Gradients that every rank has whole: reduced bucket by bucket, compared half by half without a copy of all."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_ext.influence.batches import buckets, flat, norm_and_agreement
+
+
+@given(st.lists(st.integers(1, 40), max_size=20), st.integers(1, 100))
+def test_buckets_are_all_tensors_in_their_order_within_the_bound(sizes: list[int], most: int):
+    tensors = [torch.zeros(size, dtype=torch.uint8) for size in sizes]
+    found = list(buckets(tensors, most))
+    assert [id(tensor) for bucket in found for tensor in bucket] == [id(tensor) for tensor in tensors]
+    for bucket in found:
+        assert len(bucket) == 1 or sum(tensor.nbytes for tensor in bucket) <= most
+    # None has room for the next one's first.
+    for bucket, after in itertools.pairwise(found):
+        assert sum(tensor.nbytes for tensor in bucket) + after[0].nbytes > most
+
+
+def test_norm_and_agreement_are_those_of_the_vectors():
+    generator = torch.Generator().manual_seed(0)
+    first = {name: torch.randn(shape, generator=generator) for name, shape in (("a", (3, 4)), ("b", (5,)))}
+    second = {name: torch.randn(tensor.shape, generator=generator) for name, tensor in first.items()}
+    total = {name: first[name] + second[name] for name in first}
+    norm, agreement = norm_and_agreement(total, first)
+    assert norm == pytest.approx(float(flat(total).norm()), rel=1e-6)
+    expected = torch.nn.functional.cosine_similarity(flat(first), flat(second), dim=0)
+    assert agreement == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_one_half_alone_has_no_agreement():
+    gradient = {"a": torch.ones(3)}
+    norm, agreement = norm_and_agreement(gradient, gradient)
+    assert norm == pytest.approx(math.sqrt(3))
+    assert math.isnan(agreement)
