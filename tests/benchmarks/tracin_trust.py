@@ -42,6 +42,7 @@ from influence_methods import (
 )
 from influence_report import final_accuracy
 from learning_lab import Rollout
+from rate_search import best_rate
 from tracin_utility import BASE, BATCH, GROUP, NUM_PROMPTS, NUM_VALIDATION, ROOT, STEPS, STEPS_PER_LOOK, TUNING_SEED
 from trust_methods import CORRUPTIONS, Corruption, corrupted, damaged_source, majority_rewards
 
@@ -56,7 +57,6 @@ METHODS = ("grpo", "clean", "tracin", "trusted_only", "mixed", "mixed_tracin", "
 # These know nothing of the trusted prompts: one run serves for all numbers of them.
 WITHOUT_TRUST = ("grpo", "clean", "majority")
 RATES = (1e-3, 2e-3, 4e-3)
-RATE_FACTOR, EXTREMES = 2.0, (1.2e-4, 3.2e-2)
 TUNING_STEPS = 20
 
 
@@ -149,17 +149,9 @@ class Runs:
         return final_accuracy(self.results[job])
 
     def best_rate(self, job: Job) -> float:
-        """Of a grid that grows while its edge is the best."""
+        """After fewer steps, on a seed of its own."""
         job = replace(job, seed=TUNING_SEED, steps=TUNING_STEPS)
-        found = {rate: self.accuracy(replace(job, learning_rate=rate)) for rate in RATES}
-        while True:
-            best = max(found, key=lambda rate: found[rate])
-            if best not in (min(found), max(found)):
-                return best
-            beyond = best / RATE_FACTOR if best == min(found) else best * RATE_FACTOR
-            if not EXTREMES[0] <= beyond <= EXTREMES[1]:
-                return best
-            found[beyond] = self.accuracy(replace(job, learning_rate=beyond))
+        return best_rate(lambda rate: self.accuracy(replace(job, learning_rate=rate)), RATES)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

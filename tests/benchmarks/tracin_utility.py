@@ -9,7 +9,8 @@ rollouts are reversed, by the same draws for all methods of a seed. Rewards of v
 the accuracy: the exact pass@1 on 512 held-out learnable prompts, every 5 steps; the mean of the last three looks is the
 final one. The 512 validation prompts are neither trained on nor held out. The policy is plain PyTorch
 (`learning_lab.py`, `influence_methods.py`); scores, validation set, selection and denominators are the product's files,
-estimator and loss are verl's. Rates: the better one of 20 steps on another seed.
+estimator and loss are verl's. Rates: the best after 20 steps on another seed, of a grid that grows while its edge is
+the best for the methods that are compared to a point (`TUNED_FINELY`), the better of two for the others.
 
 Validation rollouts are rollouts too: accuracy stands once at equal training rollouts and once at equal rollouts of both
 kinds. Methods in brackets are diagnoses: `exact` has a G without sampling noise, from the right answers of the
@@ -49,6 +50,7 @@ from influence_methods import (
 )
 from influence_report import FINAL_LOOKS, final_accuracy, write_report
 from lying_rewards import describe_samples, flip, is_mixed
+from rate_search import best_rate
 
 from recipe.tracin.method.validation import ValidationSettings
 
@@ -58,8 +60,8 @@ BASE = ROOT / "outputs/models/arithmetic_base"
 OUTPUT = ROOT / "outputs/benchmarks/tracin_utility"
 TUNING_SEED = 100
 RATES = (1e-3, 3e-3)
-# Of the methods that are compared with each other to a point.
-FINE_RATES = (1e-3, 2e-3, 3e-3, 5e-3)
+# Of the methods that are compared with each other to a point; the grid grows while its edge is the best.
+FINE_RATES = (1e-3, 2e-3, 4e-3)
 QUICK_RATE = 1e-3
 STEPS, TUNING_STEPS, STEPS_PER_LOOK = 40, 20, 5
 FLIPPED = 0.3
@@ -85,6 +87,15 @@ METHODS = {
     "quality_64_adam": Method(
         "TracIn quality, k=64, weighted, Adam", "positive", QUALITY_64, weighted=True, preconditioner="adam"
     ),
+    # What a selection costs where no reward is wrong.
+    "clean_adam": Method(
+        "TracIn quality, k=64, weighted, Adam, clean rewards",
+        "positive",
+        QUALITY_64,
+        lies=False,
+        weighted=True,
+        preconditioner="adam",
+    ),
     "quality_64_adam_prompts": Method(
         "TracIn quality, k=64, weighted, Adam, whole prompts",
         "positive",
@@ -105,8 +116,10 @@ METHODS = {
     ),
     "validation_only": Method("(steps along G of quality)", "validation_only", QUALITY),
 }
+TUNED_FINELY = (
+    "clean", "clean_adam", "grpo", "quality_64_weighted", "quality_64_adam", "quality_64_adam_prompts",
+)  # fmt: skip
 # Only explain the others: one seed.
-TUNED_FINELY = ("grpo", "quality_64_weighted", "quality_64_adam", "quality_64_adam_prompts")
 ONE_SEED = ("contrast_fresh", "random_fresh", "exact", "exact_adam")
 
 
@@ -205,6 +218,16 @@ class Runs:
         return [self.results[job] for job in jobs]
 
 
+def tuned_rate(runs: Runs, method: str, tuning: list[Job]) -> float:
+    """The best after fewer steps, on a seed of its own; `tuning` grows by the runs that it took."""
+
+    def accuracy(rate: float) -> float:
+        tuning.append(Job(method, rate, TUNING_SEED, TUNING_STEPS))
+        return final_accuracy(runs.finish(tuning[-1:])[0])
+
+    return best_rate(accuracy, FINE_RATES) if method in TUNED_FINELY else max(RATES, key=accuracy)
+
+
 def _line(result: dict) -> str:
     job, samples, gradients = result["job"], result["samples"], result["gradients"]
     return (
@@ -232,18 +255,7 @@ def main() -> None:
         steps = FINAL_LOOKS * STEPS_PER_LOOK
         jobs = [Job(method, QUICK_RATE, 0, steps) for method in args.methods]
     else:
-        tuning = [
-            Job(method, rate, TUNING_SEED, TUNING_STEPS)
-            for method in args.methods
-            for rate in (FINE_RATES if method in TUNED_FINELY else RATES)
-        ]
-        results = runs.finish(tuning)
-        rates = {
-            method: max((result for result in results if result["job"]["method"] == method), key=final_accuracy)["job"][
-                "learning_rate"
-            ]
-            for method in args.methods
-        }
+        rates = {method: tuned_rate(runs, method, tuning) for method in args.methods}
         jobs = [
             Job(method, rates[method], seed)
             for seed in range(args.seeds)
