@@ -40,6 +40,8 @@ FORBIDDEN_NAMES = frozenset(
     }
 )
 MIN_OBSERVATIONS = 2
+# Begins an observation or a step that an import could not take from the program.
+TO_WRITE = "TO BE WRITTEN"
 MAX_CODE_LINES = 50
 # The longest literals that a rule needs are tables of a few colours or offsets: four offsets with a colour each.
 MAX_LITERAL = 12
@@ -169,6 +171,7 @@ def _docstring_problems(docstring: str | None) -> list[str]:
         problems.append(f"{len(observations)} observations: expected at least {MIN_OBSERVATIONS}")
     if len(set(observations)) < len(observations):
         problems.append("an observation is there twice")
+    problems += [f"still to be written by a person: {x!r}" for x in (*observations, *steps) if TO_WRITE in x]
     problems += [f"not an observation `- ...` in one line: {x!r}" for x in observations if not re.match(r"- \S", x)]
     if not steps:
         problems.append("the procedure has no step")
