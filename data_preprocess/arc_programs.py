@@ -20,14 +20,12 @@ from pathlib import Path
 from data_preprocess.ending import OutputError, errors_in_one_line
 from verl_ext.arc.importer.judge import ATTEMPTS, Outcome, judge, summary
 from verl_ext.arc.importer.modules import Library
-from verl_ext.arc.importer.read import read_library, read_programs
+from verl_ext.arc.importer.read import REPORT, read_library, read_programs
 from verl_ext.arc.solutions import read_pairs
 from verl_ext.core.errors import ConfigError
 from verl_ext.sandbox.policy import LEVELS, SandboxPolicy
 from verl_ext.sandbox.pool import SandboxPool
 from verl_ext.sandbox.programs import Programs
-
-REPORT = "report.jsonl"
 
 
 def import_programs(args: argparse.Namespace) -> list[Outcome]:

@@ -72,6 +72,18 @@ def test_a_golden_solution_comes_back_as_it_is():
     check_each(solution_names()[::6], check)
 
 
+def test_a_converted_grid_has_a_name_of_its_own():
+    (text, *_) = texts("import numpy as np\ndef main(input_grid):\n    return input_grid[:, ::-1]  # mirrored\n")
+    assert text.endswith(
+        """\
+    import numpy as np
+    grid = np.array(input_grid)
+    result = [[int(cell) for cell in row] for row in grid[:, ::-1]]
+    return result  # mirrored
+"""
+    )
+
+
 # ------------------------------ what is taken ------------------------------
 
 

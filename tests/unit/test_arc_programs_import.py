@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from data_preprocess import arc_programs
+from verl_ext.arc.form import hard_coded
 from verl_ext.arc.importer.judge import Outcome, Verdict, judge, summary
 from verl_ext.arc.importer.modules import Library
 from verl_ext.arc.importer.read import Program, Unread, read_library, read_programs
@@ -69,6 +70,13 @@ def verdicts(texts: list[str], programs: Programs, task: str = TASK) -> dict[str
         ("def solve(g):\n    break\n    return g", Verdict.MALFORMED, "train 0: syntax error"),
         ("def solve(g):\n    return '" + "1" * 70_000 + "'", Verdict.MALFORMED, "characters: expected at most"),
         (
+            "def solve(g):\n" + "".join(f"{' ' * n}if g:\n" for n in range(1, 99)) + " " * 99 + "g",
+            Verdict.MALFORMED,
+            "levels",
+        ),
+        ("def solve(g):\n    return '\udc00'", Verdict.MALFORMED, "not valid Python"),
+        ("def solve(g):\n    raise ValueError('\\x1b[2J\\nred')", Verdict.WRONG, "ValueError:  [2J red"),
+        (
             "import random\ndef solve(g):\n    return [[random.randrange(10) for _ in range(30)]]",
             Verdict.WRONG,
             "train 0: runtime error: ValueError: gives another output for the same input",
@@ -111,6 +119,15 @@ def test_the_reason_is_that_of_the_form_that_came_furthest(programs: Programs):
     text = "def solve(g):\n    return [[0]] if type(g) is not list else [[2, 1]] if g == [[1, 2]] else g[9]"
     (outcome,) = verdicts([text], programs).values()
     assert outcome.reason.startswith("test 0: runtime error: IndexError")
+
+
+def test_a_number_that_python_cannot_write_is_reported(programs: Programs):
+    (outcome,) = verdicts(
+        [f"BIG = 0x{'f' * 9000}\ndef solve(g):\n    return [r[:: -1 if BIG else 1] for r in g]"], programs
+    ).values()
+    assert outcome.verdict is Verdict.MALFORMED
+    assert "Exceeds the limit" in outcome.reason
+    assert hard_coded(f"x = 0x{'f' * 9000}") == [f"line 1: cells written as a number: 0x{'f' * 38}"]
 
 
 class Broken(PairwiseExecutor):
@@ -201,7 +218,7 @@ def test_what_is_no_program_is_kept_with_its_reason(tmp_path: Path):
         "rows.jsonl:1": "expected an object",
         "rows.jsonl:2": "found 3",
         "rows.jsonl:3": "found 'task_id'",
-        "rows.jsonl:4": "no task cccccccc",
+        "rows.jsonl:4": "no task 'cccccccc'",
         "notes.py": "expected a task id",
         "damaged.py": "expected text in UTF-8",
         "half.py": "not valid Python",
@@ -283,6 +300,18 @@ def test_a_wrong_option_ends_in_one_line(option: list[str], words: str, tmp_path
     (tmp_path / "programs" / f"{TASK}.py").write_text(MIRROR)
     with pytest.raises(SystemExit, match=words):
         run(tmp_path, *option)
+
+
+def test_candidates_can_be_imported_again(tmp_path: Path):
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / f"{TASK}.py").write_text(MIRROR)
+    first = run(tmp_path).rename(tmp_path / "first")
+    (tmp_path / "programs" / f"{TASK}.py").unlink()
+    (tmp_path / "programs").rmdir()
+    first.rename(tmp_path / "programs")
+    again = run(tmp_path)
+    assert len((again / "report.jsonl").read_text().splitlines()) == 1
+    assert (again / f"{TASK}.py").read_text() == (tmp_path / "programs" / f"{TASK}.py").read_text()
 
 
 def test_nothing_is_written_over(tmp_path: Path):

@@ -53,6 +53,7 @@ RUN_BY = {
     "verl_ext.submit": "tests/unit/slow/test_submit.py",
     "data_preprocess.arc": "tests/integration/golden_assets.py",
     "data_preprocess.arc_made": "tests/unit/test_arc_made.py",
+    "data_preprocess.arc_programs": "tests/unit/test_arc_programs_import.py",
     "data_preprocess.arc_model": "tests/unit/slow/test_arc_model.py",
     "data_preprocess.arithmetic": "tests/unit/test_arithmetic_data.py",
     "data_preprocess.dapo_math_17k": "tests/unit/test_math_data.py",

@@ -63,8 +63,10 @@ def candidates(module: Module, task: str, library: Library, entry: str | None = 
         head = docstring(*notes(module, statement.node, is_whole_file))
         own = _flat_entry(selection, statement)
         forms = _ordered_forms(selection, statement)
-        return [_text(selection, statement, own, head, *form) for form in forms]
-    except RecursionError:
+        helpers = [one for one in selection.statements if own is None or one is not statement]
+        texts = [_helper_text(selection, one) for one in helpers]
+        return [_text(selection, statement, own, head, texts, *form) for form in forms]
+    except (RecursionError, MemoryError):
         raise RefusedError(f"{module.name} is nested too deeply to be read") from None
 
 
@@ -108,7 +110,8 @@ def _ordered_forms(selection: Selection, statement: Statement) -> list[tuple[str
     note = ""
     if isinstance(node, ast.FunctionDef):
         note = " ".join(ast.unparse(one.annotation) for one in parameters(node.args)[:1] if one.annotation).lower()
-    uses_numpy = any(isinstance(one.owner, Imported) and one.owner.module == "numpy" for one in selection.imports)
+    imported = [*statement.module.imports.values(), *(one.owner for one in selection.imports)]
+    uses_numpy = any(isinstance(one, Imported) and one.module == "numpy" for one in imported)
     if "array" in note or (uses_numpy and not note and not _makes_array(node)):
         first = "array"
     elif "tuple" in note:
@@ -180,13 +183,27 @@ def _own_nodes(function: ast.FunctionDef) -> list[ast.AST]:
 # ------------------------------ the text ------------------------------
 
 
-def _text(selection: Selection, statement: Statement, own: _Entry | None, head: str, given: str, taken: str) -> str:
+def _helper_text(selection: Selection, statement: Statement) -> str:
+    """A statement's text; of a library's, where nothing is renamed, the same for every program."""
+    names = _changes(selection, statement)
+    if names:
+        return statement_text(statement.module, statement.node, names)
+    statement.text = statement.text or statement_text(statement.module, statement.node, {})
+    return statement.text
+
+
+def _text(
+    selection: Selection,
+    statement: Statement,
+    own: _Entry | None,
+    head: str,
+    helpers: list[str],
+    given: str,
+    taken: str,
+) -> str:
     numpy, imports = _imports(selection, given in ("array", "columns"))
     before = GIVEN[given].replace("NUMPY", numpy)
-    parts = list(imports)
-    for each in selection.statements:
-        if own is None or each is not statement:
-            parts.append(statement_text(each.module, each.node, _changes(selection, each)))
+    parts = [*imports, *helpers]
     if own is None:
         call = f"{selection.names[selection.entry]}({before.format(ARGUMENT)})"
         parts += [f"result = {TAKEN[taken].format(call)}", "return result"]
@@ -241,7 +258,13 @@ def _flat_parts(selection: Selection, statement: Statement, own: _Entry, before:
     if before == "{}" and own.renamed is not None:
         names |= dict.fromkeys(own.renamed, ARGUMENT) if own.parameter != ARGUMENT else {}
     elif before != "{}" or own.parameter != ARGUMENT:
-        parts.append(f"{own.parameter} = {before.format(ARGUMENT)}")
+        converted = own.parameter
+        if converted == ARGUMENT and own.renamed is not None:
+            # `input_grid` stays what the caller gave, as in every golden solution.
+            taken_names = selection.identifiers | set(selection.names.values())
+            converted = selection.fresh("grid") if "grid" in taken_names else "grid"
+            names |= dict.fromkeys(own.renamed, converted)
+        parts.append(f"{converted} = {before.format(ARGUMENT)}")
     has_docstring = ast.get_docstring(node) is not None
     body = node.body[1:] if has_docstring else node.body
     last = body[-1]
@@ -264,8 +287,11 @@ def _flat_parts(selection: Selection, statement: Statement, own: _Entry, before:
             if isinstance(last.value, ast.Tuple | ast.IfExp | ast.Lambda) and after != "{}":
                 words = (words[0] + "(", "", ")" + words[2])
             end = (last.end_lineno or 0, last.end_col_offset or 0)
-            between = "" if not words[0] else f" {words[0].rstrip()}"
-            changes.edits.append((last.lineno, last.col_offset, last.lineno, last.col_offset + 6, f"result ={between}"))
+            keyword = last.col_offset + len("return")
+            line = module.lines[last.lineno - 1]
+            spaces = len(line) - keyword - len(line[keyword:].lstrip())
+            opening = (last.lineno, last.col_offset, last.lineno, keyword + spaces)
+            changes.edits.append((*opening, f"result = {words[0]}"))
             changes.edits.append((*end, *end, f"{words[2]}\n{indent}return result"))
         line = last.end_lineno or last.lineno
         text = cut(module, (start, 0), (line, len(module.lines[line - 1])), changes)

@@ -109,6 +109,10 @@ def draft(program: Program, library: Library) -> _Draft | Outcome:
         return _Draft(program, texts, measure(texts[0]).code_tokens)
     except RefusedError as error:
         return Outcome(program.name, program.task, Verdict(error.status), str(error))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # Such as blocks that are as deeply nested as Python allows, of which a candidate has one more.
+        reason = f"cannot be written within one function: {error}"
+        return Outcome(program.name, program.task, Verdict.MALFORMED, reason)
 
 
 def judge(
@@ -176,7 +180,8 @@ def _run(each: _Draft, task: str, pairs: Mapping[str, Pair], programs: Programs)
     last = furthest.pairs[-1]
     reason = f"{list(pairs)[len(furthest.pairs) - 1]}: {status.replace('_', ' ')}"
     if last.detail:
-        reason += f": {last.detail}"
+        # The text of an error is the program's: on a terminal it could do more than be read.
+        reason += ": " + "".join(sign if sign.isprintable() else " " for sign in last.detail)
     return Outcome(each.program.name, task, _VERDICTS.get(status, Verdict.WRONG), reason)
 
 

@@ -56,6 +56,7 @@ class Statement:
         names: In it.
         bound: Names that it gives to the module.
         changed: Names whose value it changes without binding them, as in `TABLE[0] = 1` and `TABLE.update(…)`.
+        text: In a candidate, if nothing is renamed; empty until it was made.
     """
 
     module: "Module"
@@ -63,6 +64,7 @@ class Statement:
     names: Names
     bound: frozenset[str]
     changed: frozenset[str]
+    text: str = ""
 
 
 @dataclass(eq=False)

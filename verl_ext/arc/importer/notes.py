@@ -19,7 +19,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 def docstring(observations: Sequence[str], steps: Sequence[str]) -> str:
     """The docstring of a candidate, indented; what is missing is marked as still to be written."""
-    observations = list(dict.fromkeys(observations))
+    observations = [line for line in dict.fromkeys(observations) if TO_WRITE not in line]
+    steps = [line for line in steps if TO_WRITE not in line]
     if len(observations) < MIN_OBSERVATIONS:
         observations.append(OBSERVATION)
     lines = ["Observations:", *(f"- {line}" for line in observations), "Procedure:"]
@@ -93,7 +94,7 @@ def _comments_within(module: Module, entry: ast.stmt) -> list[str]:
                 steps.append([])
             steps[-1].append(line)
             before = number
-    texts = (" ".join(_words(step).split()) for step in steps)
+    texts = dict.fromkeys(" ".join(_words(step).split()) for step in steps)
     return [text for text in texts if any(map(str.isalpha, text))]
 
 

@@ -16,6 +16,8 @@ from verl_ext.data.row_report import SourceError
 TASK_KEYS = ("task_id", "task", "puzzle_id", "problem_id", "id")
 CODE_KEYS = ("code", "program", "source", "solution", "response", "completion", "text")
 SUFFIXES = (".py", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
+# Written next to candidates, which may be imported again with other pairs.
+REPORT = "report.jsonl"
 # A folder with more is not one of programs.
 MAX_FILES = 100_000
 _ID = re.compile(r"[0-9a-f]{8}")
@@ -101,7 +103,7 @@ def _files(path: Path) -> list[Path]:
         raise SourceError(f"{path}: there is no such file or folder. Check the path.")
     files: list[Path] = []
     for file in path.rglob("*"):
-        if file.is_file() and file.name.endswith(SUFFIXES):
+        if file.is_file() and file.name.endswith(SUFFIXES) and file.name != REPORT:
             files.append(file)
         if len(files) > MAX_FILES:
             raise SourceError(f"{path} has more than {MAX_FILES} files. Name the folder of the programs.")
@@ -198,5 +200,5 @@ def _of_row(name: str, row: Any, tasks: Collection[str]) -> Iterator[Program | U
 
 def _program(name: str, task: str, text: str, tasks: Collection[str], entry: str | None = None) -> Program | Unread:
     if task not in tasks:
-        return Unread(name, task, f"there is no task {task} in the given collections. Add its file to --tasks.")
+        return Unread(name, task, f"there is no task {task!r} in the given collections. Add its file to --tasks.")
     return Program(name, task, text, entry)
