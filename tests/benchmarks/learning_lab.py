@@ -40,12 +40,14 @@ class Rollout:
         response: Token ids, the end-of-text token included if it came.
         log_probs: Of these tokens under the policy that sampled them, float32.
         reward: 1 for the exact answer, else 0.
+        hint: Tokens of the right completion that stood behind the prompt; `response` goes on from there.
     """
 
     prompt: int
     response: list[int]
     log_probs: torch.Tensor
     reward: float
+    hint: int = 0
 
 
 def make_task(pool: str, size: int, *, held_out: int = 512, seed: int = 0) -> Task:
@@ -173,7 +175,7 @@ class Policy:
         Returns:
             Norm of the gradient and loss of the last step.
         """
-        prompt_ids = self.task.prompts[torch.tensor([rollout.prompt for rollout in rollouts])]
+        prompt_ids = self._prompt_ids(rollouts)
         responses, rollout_log_probs, mask = self._padded_responses(rollouts)
         if advantages is None:
             rewards = torch.zeros_like(mask)
@@ -224,6 +226,10 @@ class Policy:
         log_probs = self._log_probs(torch.tensor([rollout.prompt for rollout in rollouts]), responses)
         changes = (log_probs - rollout_log_probs).abs() * mask
         return (changes.sum(1) / mask.sum(1)).double().numpy()
+
+    def _prompt_ids(self, rollouts: Sequence[Rollout]) -> torch.Tensor:
+        """(B, L) what stood before each response, padded on the left."""
+        return self.task.prompts[torch.tensor([rollout.prompt for rollout in rollouts])]
 
     def _padded_responses(self, rollouts: Sequence[Rollout]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """(B, T) token ids, log-probs as sampled, and the mask of the responses' own tokens."""
