@@ -1,8 +1,8 @@
 """Do hopeless prompts become solvable if they begin with a part of their golden solution? Choose with hints.
 
-    python tests/benchmarks/leaderboard_tasks.py --pools B          # the base model, if it is not there
-    python tests/benchmarks/fast_dapo_hints.py                      # three arms, 3 seeds
-    python tests/benchmarks/fast_dapo_hints.py --arms hints --rollouts 80000
+    python tests/benchmarks/fast_dapo_hints.py --arms choose hints uniform              # pool B, 3 seeds
+    python tests/benchmarks/fast_dapo_hints.py --arms golden --seeds 0                  # the control
+    python tests/benchmarks/fast_dapo_hints.py --pool H --rollouts 4000 --arms choose hints uniform
 
 The protocol, fixed before the first run (2026-11-24)
 ------------------------------------------------------
@@ -11,14 +11,14 @@ digits, longer than anything that the base model has seen. Settings of uniform a
 `leaderboard_settings.json`, seeds 0 to 2, 20,000 rollouts generated, hinted ones included.
 
 hints: choose's settings, but half of each batch of 128 goes to 16 hinted groups of 4 (`hinted_methods.py`,
-`recipe/fast_dapo/curriculum/hints.py`). A hint of length h is the first h tokens of the answer behind the prompt; the
-answer has 7 to 9 digits, least significant first, and the end-of-text token. Loss is on the policy's own tokens only,
-and hinted outcomes are no evidence on the prompt without a hint. Prompts are hopeless for the method if the posterior
-says so (mean below .05); it is not told their kind.
+`hint_lengths.py`). A hint of length h is the first h tokens of the answer behind the prompt; the answer has 7 to 9
+digits, least significant first, and the end-of-text token. Loss is on the policy's own tokens only, and hinted outcomes
+are no evidence on the prompt without a hint. Prompts are hopeless for the method if the posterior says so (mean below
+.05); it is not told their kind.
 
 Measured at the end, without hints: 16 fresh rollouts of each hopeless prompt: share with 0 < passes < 16 (mixed), share
-with any pass; their exact pass@1; exact pass@1 on the 512 held-out learnable prompts, and on 512 held-out hopeless
-ones. The base model's are in the row "base".
+with any pass; their exact pass@1; exact pass@1 on the 512 held-out learnable prompts, and on 511 hopeless ones that are
+not in the pool. The base model's are in the row "base".
 
 The aim: at least 30 % of the hopeless prompts become mixed with hints, and no held-out accuracy is lost.
 
@@ -26,14 +26,28 @@ Predictions, before the first run:
 
     base                  0 % of the hopeless prompts mixed
     uniform and choose    at most 2 % mixed: sums of 6 digits, if any
-    hints                 5 % mixed after 20,000 rollouts: the hint becomes shorter (level from .9 to .6) but tokens near
-                          the end are learned first, and a sum of 8 digits needs all of them. 30 % is reached, if at
-                          all, after more than 60,000 rollouts
+    hints                 5 % mixed after 20,000 rollouts: the hint becomes shorter (level from .9 to .6) but tokens
+                          near the end are learned first, and a sum of 8 digits needs all of them. 30 % is reached, if
+                          at all, after more than 60,000 rollouts
     held-out accuracy     1 to 3 points below choose, which has twice as many rollouts for learnable prompts; POPE warns
                           of the other direction
+
+Changed after the first tries, on seed 100: the posterior of a hinted prompt was its own groups', around 1/2; it is that
+of all hinted rollouts with as many tokens left. A hint and its response are no longer than a response. 8,000
+rollouts, as hints had not moved a hopeless prompt after 10,000, and the machine was shared.
+
+Added then, because on pool B the base model does not know the next token even behind the right beginning: the arm
+`golden`, with a loss on whole golden solutions in place of hinted rollouts (can these prompts be learned at all?); and
+pool H (`hint_pools.py`), 4,000 rollouts, where a beginning helps and nothing but the hopeless prompts teaches them.
+Predictions for H, before its first run:
+
+    base, uniform, choose    at most 5 % with any pass: one rollout in 13,000 passes
+    hints                    at least 90 % with any pass, at least half of the prompts solved 16 times of 16;
+                             held-out accuracy at least 20 points above choose, which learns nothing
 """
 
 import argparse
+import importlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -43,17 +57,14 @@ from typing import Any
 import numpy as np
 import torch
 from fast_dapo_leaderboard import PUBLISHED, read_tuned
-from hinted_methods import ChooseWithHints, HintedPolicy
+from hint_pools import HINT_POOLS, HintPool
+from hinted_methods import ChooseWithGolden, ChooseWithHints, HintedPolicy
 from leaderboard_protocol import METHODS, NUM_PROMPTS, Settings
-from leaderboard_training import base_of
-from learning_lab import make_task
-from learning_tasks import Question, Task, build_task
+from learning_tasks import Task
 from sampling_methods import Method
 
-from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
-
 ROOT = Path(__file__).resolve().parents[2]
-POOL, NUM_FRESH, NUM_LOOKS = "B", 16, 10
+NUM_FRESH, NUM_LOOKS = 16, 10
 
 
 @dataclass(frozen=True)
@@ -69,53 +80,41 @@ ARMS = {
     "uniform": Arm("uniform_rloo"),
     "choose": Arm("choose"),
     "hints": Arm("choose", ChooseWithHints),
+    "golden": Arm("choose", ChooseWithGolden),
 }
 
 
-def hopeless_prompts() -> np.ndarray:
-    """Positions of pool B's hopeless prompts."""
-    rows = build_rows(PoolSettings(train_size=NUM_PROMPTS, val_size=1, shares=POOLS[POOL], seed=0))["train"]
-    return np.flatnonzero([row["extra_info"]["kind"] == "hopeless" for row in rows])
-
-
-def unseen_hopeless(known: Task) -> Task:
-    """A task whose held-out prompts are 512 hopeless ones of no pool."""
-    pairs = draw_pairs("hopeless", 512, np.random.default_rng(20_000))
-    questions = [Question(f"{a}+{b}=", answer(a, b), "hopeless") for a, b in pairs]
-    return build_task(questions[:1], questions[1:], max_prompt=known.max_prompt, max_response=known.max_response)
+@torch.no_grad()
+def golden_log_probs(policy: HintedPolicy, prompts: np.ndarray) -> np.ndarray:
+    """(P, T) log-probs of the right completions' tokens, float64, 0 behind their ends."""
+    task = policy.task
+    answers = [task.answers[prompt] for prompt in prompts]
+    responses = torch.tensor([ids + [task.pad] * (task.max_response - len(ids)) for ids in answers])
+    log_probs = policy._completion_log_probs(task.prompts[torch.from_numpy(prompts)], responses)
+    return (log_probs * (responses != task.pad)).double().numpy()
 
 
 def exact_pass_rates(policy: HintedPolicy, prompts: np.ndarray) -> np.ndarray:
     """(P,) probability of the right completion, float64."""
-    task = policy.task
-    answers = [task.answers[prompt] for prompt in prompts]
-    responses = torch.tensor([ids + [task.pad] * (task.max_response - len(ids)) for ids in answers])
-    with torch.no_grad():
-        log_probs = policy._completion_log_probs(task.prompts[torch.from_numpy(prompts)], responses)
-    return (log_probs * (responses != task.pad)).sum(1).exp().double().numpy()
+    return np.exp(golden_log_probs(policy, prompts).sum(1))
 
 
 def rates_by_hint(policy: HintedPolicy, prompts: np.ndarray) -> list[float]:
     """Mean probability of the rest of the right completion, by the number of its tokens that are the policy's own."""
-    task = policy.task
-    answers = [task.answers[prompt] for prompt in prompts]
-    responses = torch.tensor([ids + [task.pad] * (task.max_response - len(ids)) for ids in answers])
-    with torch.no_grad():
-        log_probs = policy._completion_log_probs(task.prompts[torch.from_numpy(prompts)], responses)
-    log_probs = (log_probs * (responses != task.pad)).double().numpy()
-    lengths = np.array([len(ids) for ids in answers])
+    task, log_probs = policy.task, golden_log_probs(policy, prompts)
+    lengths = np.array([len(task.answers[prompt]) for prompt in prompts])
     return [
         float(np.mean([np.exp(row[max(0, n - own) : n].sum()) for row, n in zip(log_probs, lengths, strict=True)]))
         for own in range(1, task.max_response + 1)
     ]
 
 
-def measure(policy: HintedPolicy, hopeless: np.ndarray, unseen: Task) -> dict[str, float]:
+def measure(policy: HintedPolicy, pool: HintPool) -> dict[str, float]:
     """What the policy can do without hints, but for fresh rollouts."""
-    rates = exact_pass_rates(policy, hopeless)
-    own, policy.task = policy.task, unseen
+    rates = exact_pass_rates(policy, pool.hopeless)
+    policy.task = pool.unseen
     unseen_accuracy = policy.accuracy()
-    policy.task = own
+    policy.task = pool.task
     return {
         "held_out": policy.accuracy(),
         "hopeless": float(rates.mean()),
@@ -140,24 +139,25 @@ def make_method(arm: Arm, settings: Settings, seed: int, task: Task) -> Method:
     shape = {"batch": settings.batch, "group": settings.group, "seed": seed, "task": task}
     if arm.make is not None:
         return arm.make(NUM_PROMPTS, **shape, **dict(arm.options))
-    import importlib
-
     module, name = METHODS[arm.settings_of].factory.split(":")
     return getattr(importlib.import_module(module), name)(NUM_PROMPTS, **shape)
 
 
-def run(name: str, seed: int, rollouts: int, task: Task, hopeless: np.ndarray, unseen: Task) -> dict[str, Any]:
+def make_policy(pool: HintPool, learning_rate: float, seed: int) -> HintedPolicy:
+    """The base model of a pool with an optimizer."""
+    return HintedPolicy(pool.base, pool.task, learning_rate=learning_rate, estimator="rloo", seed=seed, compact=True)
+
+
+def run(name: str, seed: int, rollouts: int, pool: HintPool) -> dict[str, Any]:
     """Train one arm; its looks and its end."""
     arm = ARMS[name]
-    settings = read_tuned(PUBLISHED)[POOL][arm.settings_of]
-    policy = HintedPolicy(
-        base_of(POOL), task, learning_rate=settings.learning_rate, estimator="rloo", seed=seed, compact=True
-    )
-    method = make_method(arm, settings, seed, task)
+    settings = read_tuned(PUBLISHED)["B"][arm.settings_of]
+    policy = make_policy(pool, settings.learning_rate, seed)
+    method = make_method(arm, settings, seed, pool.task)
     history: list[dict[str, Any]] = []
 
     def look() -> None:
-        seen = {"rollouts": method.counts.generated, **measure(policy, hopeless, unseen)}
+        seen = {"rollouts": method.counts.generated, **measure(policy, pool)}
         if isinstance(method, ChooseWithHints):
             seen |= method.hints.metrics() | {"hinted": method.num_hinted_rollouts}
         history.append(seen)
@@ -169,29 +169,30 @@ def run(name: str, seed: int, rollouts: int, task: Task, hopeless: np.ndarray, u
         policy.update(batch.rollouts, batch.groups, batch.weights, batch.advantages, updates=settings.updates)
         if method.counts.generated >= rollouts * len(history) / NUM_LOOKS:
             look()
-    end = fresh(policy, hopeless) | {"by_own_tokens": rates_by_hint(policy, hopeless)}
+    end = fresh(policy, pool.hopeless) | {"by_own_tokens": rates_by_hint(policy, pool.hopeless)}
     print(name, seed, end, flush=True)
     return {"arm": name, "seed": seed, "settings": asdict(settings), "history": history, "end": end}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pool", choices=HINT_POOLS, default="B")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=["uniform", "choose", "hints"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rollouts", type=int, default=20_000)
     parser.add_argument("--output", type=Path, default=ROOT / "outputs/benchmarks/fast_dapo_hints.jsonl")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    task, hopeless = make_task(POOL, NUM_PROMPTS), hopeless_prompts()
-    unseen = unseen_hopeless(task)
-    base = HintedPolicy(base_of(POOL), task, learning_rate=0.0, estimator="rloo", seed=0, compact=True)
-    print("base", measure(base, hopeless, unseen), fresh(base, hopeless), rates_by_hint(base, hopeless), flush=True)
+    pool = HINT_POOLS[args.pool]()
+    base = make_policy(pool, 0.0, 0)
+    first = measure(base, pool) | fresh(base, pool.hopeless) | {"by_own_tokens": rates_by_hint(base, pool.hopeless)}
+    print("base", first, flush=True)
     args.output.parent.mkdir(parents=True, exist_ok=True)
     for seed in args.seeds:
         for name in args.arms:
-            result = run(name, seed, args.rollouts, task, hopeless, unseen)
+            result = {"pool": args.pool, "rollouts": args.rollouts} | run(name, seed, args.rollouts, pool)
             with args.output.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(result | {"rollouts": args.rollouts}) + "\n")
+                file.write(json.dumps(result) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from choosing_method import Choose
+from hint_lengths import Hint, HintLengths, HintSettings
 from learning_lab import Policy, Rollout
 from learning_tasks import Task
 from sampling_methods import Batch
 
 from recipe.fast_dapo.curriculum.baseline import leave_one_out_baselines
-from recipe.fast_dapo.curriculum.hints import Hint, HintLengths, HintSettings
 
 
 class HintedPolicy(Policy):
@@ -26,8 +26,11 @@ class HintedPolicy(Policy):
         ids_BL = self._hinted_ids(prompts, hints)
         ids_UL, inverse = torch.unique(ids_BL, dim=0, return_inverse=True)
         tokens_BT, log_probs_BT, lengths_B = self.lean.sample(ids_UL, inverse, self.task.max_response, self.generator)
+        # A hint and its response together are no longer than a response.
+        limits = [self.task.max_response - hint for hint in hints]
         rollouts = []
-        for row, (prompt, hint, length) in enumerate(zip(prompts, hints, lengths_B.tolist(), strict=True)):
+        for row, (prompt, hint, end, limit) in enumerate(zip(prompts, hints, lengths_B.tolist(), limits, strict=True)):
+            length = min(end, limit)
             response = tokens_BT[row, :length].tolist()
             reward = float(response == self.task.answers[prompt][hint:])
             rollouts.append(Rollout(prompt, response, log_probs_BT[row, :length].clone(), reward, hint))
@@ -73,9 +76,7 @@ class ChooseWithHints(Choose):
     ) -> None:
         self.num_hinted = int(batch * group * hint_share) // hint_group
         unguided = batch - self.num_hinted * hint_group // group
-        super().__init__(
-            num_prompts, batch=unguided, group=group, seed=seed, task=task, use_features=use_features
-        )
+        super().__init__(num_prompts, batch=unguided, group=group, seed=seed, task=task, use_features=use_features)
         self.hint_group = hint_group
         self.hints = HintLengths([len(answer) for answer in task.answers], hints or HintSettings(), seed)
         self.num_hinted_rollouts = 0
@@ -108,7 +109,7 @@ class ChooseWithHints(Choose):
         if not hint.length:
             ((alpha, beta),) = self.posterior.posteriors([hint.position])
             self.posterior.observe(hint.position, passes, fails)
-        self.hints.observe(hint.position, passes, fails)
+        self.hints.observe(hint, passes, fails)
         strength = alpha + beta
         return rewards_G - leave_one_out_baselines(
             rewards_G, np.zeros(len(rewards_G), dtype=int), alpha / strength, strength
@@ -118,3 +119,40 @@ class ChooseWithHints(Choose):
         self.counts.generated += len(rollouts)
         self.counts.generated_tokens += sum(len(rollout.response) for rollout in rollouts)
         self.num_hinted_rollouts += len(rollouts)
+
+
+class ChooseWithGolden(Choose):
+    """The control: in place of hinted rollouts, whole golden solutions of hopeless prompts with an advantage of 1/2.
+
+    It tells whether these prompts can be learned at all in so many updates, with the whole solution in the loss. Golden
+    solutions count as rollouts generated.
+    """
+
+    def __init__(self, num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> None:
+        self.num_golden = batch * group // 2
+        super().__init__(num_prompts, batch=batch - self.num_golden // group, group=group, seed=seed, task=task)
+        self._draws = np.random.default_rng(seed)
+
+    def _collect(self, policy: Policy) -> Batch:
+        batch = super()._collect(policy)
+        assert self.posterior is not None
+        assert batch.advantages is not None
+        alpha_P, beta_P = self.posterior.posterior(np.arange(self.num_prompts))
+        hopeless = np.flatnonzero(alpha_P / (alpha_P + beta_P) < HintSettings().hopeless_below)
+        chosen = self._draws.permutation(hopeless)[: self.num_golden]
+        if not len(chosen):
+            return batch
+        task = policy.task
+        answers = [task.answers[prompt] for prompt in chosen]
+        padded = torch.tensor([ids + [task.pad] * (task.max_response - len(ids)) for ids in answers])
+        with torch.no_grad():
+            log_probs = policy._completion_log_probs(task.prompts[torch.from_numpy(chosen)], padded)
+        golden = [
+            Rollout(int(prompt), ids, row[: len(ids)], 1.0)
+            for prompt, ids, row in zip(chosen, answers, log_probs, strict=True)
+        ]
+        self.counts.generated += len(golden)
+        names = [f"golden {prompt}" for prompt in chosen]
+        weights = None if batch.weights is None else np.append(batch.weights, np.ones(len(golden)))
+        advantages = np.append(batch.advantages, np.full(len(golden), 0.5))
+        return Batch(batch.rollouts + golden, batch.groups + names, weights, advantages)

@@ -10,9 +10,8 @@ which is the stochastic approximation of Robbins and Monro (1951), by which psyc
 A prompt whose share has come to 0 gets no hint: its group is an ordinary one. AdaBack (2506.18110) adapts each prompt's
 share by binary search; here a prompt is seen too seldom for that, so what one prompt tells counts for all of them.
 
-A hinted rollout is evidence for the hinted prompt only, so hinted groups have their own posterior: Beta(1, 1), as the
-pass rate is steered towards 1/2, and the passes and failures of the prompt's earlier hinted groups, of which half is
-kept from group to group, as the hint changes.
+A hinted rollout is no evidence on the prompt without a hint, so hinted groups have their own posterior: the pass rate
+of all recent hinted rollouts with as many tokens left to write, counted as 4 rollouts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _STATE_VERSION = 1
-# Of the evidence on a hinted prompt, what is kept at its next group.
-_KEPT = 0.5
+# Rollouts that the pass rate of other prompts counts as, and what is kept of these from choice to choice.
+_STRENGTH, _KEPT = 4.0, 0.9
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,8 @@ class HintLengths:
         self._rng = np.random.default_rng(seed)
         num_prompts = len(self._lengths)
         self._offsets, self._visits = np.zeros(num_prompts), np.zeros(num_prompts)
-        self._passes, self._fails = np.zeros(num_prompts), np.zeros(num_prompts)
+        # By the number of tokens that are left to write.
+        self._passes, self._fails = (np.zeros(int(self._lengths.max()) + 1) for _ in range(2))
         self._last = np.zeros(num_prompts, dtype=np.int64)  # number of the choice
         self._num_choices = 0
 
@@ -103,18 +103,23 @@ class HintLengths:
         order = np.lexsort((self._rng.random(len(hopeless)), self._last[hopeless]))
         chosen = hopeless[order[:count]]
         self._num_choices += 1
+        self._passes *= _KEPT
+        self._fails *= _KEPT
         self._last[chosen] = self._num_choices
         shares = np.clip(self.level + self._offsets[chosen], 0.0, 1.0)
         rounded = np.floor(shares * self._lengths[chosen] + self._rng.random(len(chosen))).astype(np.int64)
         # At least one token is the policy's own.
         tokens = np.minimum(rounded, self._lengths[chosen] - 1)
+        own = self._lengths[chosen] - tokens
+        means = (0.5 + self._passes[own]) / (1 + self._passes[own] + self._fails[own])
         return [
-            Hint(int(position), int(length), 1.0 + self._passes[position], 1.0 + self._fails[position])
-            for position, length in zip(chosen, tokens, strict=True)
+            Hint(int(position), int(length), float(_STRENGTH * mean), float(_STRENGTH * (1 - mean)))
+            for position, length, mean in zip(chosen, tokens, means, strict=True)
         ]
 
-    def observe(self, position: int, passes: float, fails: float) -> None:
+    def observe(self, hint: Hint, passes: float, fails: float) -> None:
         """Take the outcome of a group whose hint `choose` gave; also of one of length 0."""
+        position, own = hint.position, self._lengths[hint.position] - hint.length
         if min(passes, fails) < 0 or not passes + fails:
             raise ValueError(f"expected at least one rollout, got {passes} passes and {fails} fails")
         missed = 0.5 - passes / (passes + fails)
@@ -122,8 +127,8 @@ class HintLengths:
         self.level = float(np.clip(self.level + self.settings.level_step * missed, 0.0, 1.0))
         moved = self._offsets[position] + self.settings.offset_step * missed / self._visits[position]
         self._offsets[position] = np.clip(moved, -1.0, 1.0)
-        self._passes[position] = _KEPT * self._passes[position] + passes
-        self._fails[position] = _KEPT * self._fails[position] + fails
+        self._passes[own] += passes
+        self._fails[own] += fails
 
     def metrics(self) -> dict[str, float]:
         """The level, and the mean share of the prompts that had a hint."""

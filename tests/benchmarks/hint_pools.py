@@ -1,0 +1,95 @@
+"""The pools on which hints are measured, with their base models.
+
+    B   the leaderboard's: 65 % of the prompts are sums of 6 to 8 digits, longer than anything its base model has seen
+    H   made for hints: 65 % are sums of two 5-digit numbers in which every digit carries, 35 % sums without a carry;
+        its base model has seen such sums, but loses 85 % of all carries, so it solves 1 in 13,000 of them
+
+Nothing in H but the hopeless prompts teaches the carry, and a prompt of H behind all but two tokens of its answer is an
+easy one: what is left is one carry and the end.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from leaderboard_protocol import NUM_PROMPTS
+from leaderboard_tasks import MODELS, base_model
+from learning_lab import FIELDS, MAX_PROMPT, MAX_RESPONSE, make_task
+from learning_tasks import Question, Task, build_task
+
+from data_preprocess import arithmetic_model
+from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs, num_carries
+from data_preprocess.arithmetic_model import BaseModelSettings
+
+NUM_UNSEEN = 512
+LOST_CARRIES, NUM_CARRIES = 0.85, 5
+
+
+@dataclass(frozen=True)
+class HintPool:
+    """Prompts, and what is measured on them.
+
+    Attributes:
+        base: Folder of the base model.
+        task: The prompts, and held-out learnable ones.
+        hopeless: Positions of the hopeless prompts.
+        unseen: Its held-out prompts are hopeless ones that are not in the pool.
+    """
+
+    base: Path
+    task: Task
+    hopeless: np.ndarray
+    unseen: Task
+
+
+def pool_b() -> HintPool:
+    """Pool B of the leaderboard."""
+    rows = build_rows(PoolSettings(train_size=NUM_PROMPTS, val_size=1, shares=POOLS["B"], seed=0))["train"]
+    hopeless = np.flatnonzero([row["extra_info"]["kind"] == "hopeless" for row in rows])
+    pairs = draw_pairs("hopeless", NUM_UNSEEN, np.random.default_rng(20_000))
+    return HintPool(base_model("B"), make_task("B", NUM_PROMPTS), hopeless, _asked_only(pairs))
+
+
+def pool_h() -> HintPool:
+    """65 % sums that carry at every digit, 35 % that never do; held out are the core sums of the other pools."""
+    rng = np.random.default_rng(0)
+    num_hopeless = int(0.65 * NUM_PROMPTS)
+    carrying = _carrying_pairs(num_hopeless + NUM_UNSEEN, rng)
+    pairs = carrying[:num_hopeless] + draw_pairs("easy", NUM_PROMPTS - num_hopeless, rng)
+    order = rng.permutation(NUM_PROMPTS)
+    held_out = [pair for pair in draw_pairs("core", 1024, rng) if pair not in set(carrying)][:NUM_UNSEEN]
+    task = build_task(
+        [_question(pairs[place]) for place in order],
+        [_question(pair) for pair in held_out],
+        max_prompt=MAX_PROMPT,
+        max_response=MAX_RESPONSE,
+    )
+    base = arithmetic_model.train_cached(
+        BaseModelSettings(drop_carry=LOST_CARRIES), MODELS / "carry_losing_base", report_every=100
+    )
+    return HintPool(base, task, np.flatnonzero(order < num_hopeless), _asked_only(carrying[num_hopeless:]))
+
+
+HINT_POOLS = {"B": pool_b, "H": pool_h}
+
+
+def _carrying_pairs(count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Different pairs of 5-digit numbers whose sums carry at every digit."""
+    pairs: dict[tuple[int, int], None] = {}
+    while len(pairs) < count:
+        for a, b in rng.integers(10_000, 100_000, size=(4096, 2)).tolist():
+            if num_carries(a, b) == NUM_CARRIES:
+                pairs[a, b] = None
+    return list(pairs)[:count]
+
+
+def _question(pair: tuple[int, int]) -> Question:
+    a, b = pair
+    fields = dict(zip(FIELDS, (len(str(a)), len(str(b))), strict=True))
+    return Question(f"{a}+{b}=", answer(a, b), "", fields=fields)
+
+
+def _asked_only(pairs: list[tuple[int, int]]) -> Task:
+    """A task of which only the held-out prompts are used."""
+    first, *others = [_question(pair) for pair in pairs]
+    return build_task([first], others, max_prompt=MAX_PROMPT, max_response=MAX_RESPONSE)
