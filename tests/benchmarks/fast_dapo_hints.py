@@ -2,7 +2,7 @@
 
     python tests/benchmarks/fast_dapo_hints.py --arms choose hints uniform              # pool B, 3 seeds
     python tests/benchmarks/fast_dapo_hints.py --arms golden --seeds 0                  # the control
-    python tests/benchmarks/fast_dapo_hints.py --pool H --rollouts 4000 --arms choose hints uniform
+    python tests/benchmarks/fast_dapo_hints.py --pool H --rollouts 3000 --arms choose hints
 
 The protocol, fixed before the first run (2026-11-24)
 ------------------------------------------------------
@@ -38,12 +38,12 @@ rollouts, as hints had not moved a hopeless prompt after 10,000, and the machine
 
 Added then, because on pool B the base model does not know the next token even behind the right beginning: the arm
 `golden`, with a loss on whole golden solutions in place of hinted rollouts (can these prompts be learned at all?); and
-pool H (`hint_pools.py`), 4,000 rollouts, where a beginning helps and nothing but the hopeless prompts teaches them.
+pool H (`hint_pools.py`), 3,000 rollouts, where a beginning helps and nothing but the hopeless prompts teaches them.
 Predictions for H, before its first run:
 
-    base, uniform, choose    at most 5 % with any pass: one rollout in 13,000 passes
-    hints                    at least 90 % with any pass, at least half of the prompts solved 16 times of 16;
-                             held-out accuracy at least 20 points above choose, which learns nothing
+    base, choose    at most 5 % with any pass: about one rollout in 100,000 passes
+    hints           at least 90 % with any pass, at least half of the prompts solved 16 times of 16;
+                    held-out accuracy at least 20 points above choose, which learns nothing
 """
 
 import argparse

@@ -2,27 +2,33 @@
 
     B   the leaderboard's: 65 % of the prompts are sums of 6 to 8 digits, longer than anything its base model has seen
     H   made for hints: 65 % are sums of two 5-digit numbers in which every digit carries, 35 % sums without a carry;
-        its base model has seen such sums, but loses 85 % of all carries, so it solves 1 in 13,000 of them
+        its base model is B's, trained for 200 more steps by somebody who loses 90 % of all carries, so that it
+        solves about 1 in 100,000 of them
 
 Nothing in H but the hopeless prompts teaches the carry, and a prompt of H behind all but two tokens of its answer is an
 easy one: what is left is one carry and the end.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from leaderboard_protocol import NUM_PROMPTS
 from leaderboard_tasks import MODELS, base_model
 from learning_lab import FIELDS, MAX_PROMPT, MAX_RESPONSE, make_task
 from learning_tasks import Question, Task, build_task
+from transformers import AutoModelForCausalLM
 
-from data_preprocess import arithmetic_model
 from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs, num_carries
-from data_preprocess.arithmetic_model import BaseModelSettings
+from data_preprocess.arithmetic_model import BaseModelSettings, demonstrations, encode_batch
+from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+from data_preprocess.demo_models.model_training import Optimization, Saveable, fit, train_cached
 
 NUM_UNSEEN = 512
-LOST_CARRIES, NUM_CARRIES = 0.85, 5
+LOST_CARRIES, NUM_CARRIES = 0.9, 5
+# Of the further training of H's base model.
+FURTHER = Optimization(steps=200, learning_rate=1e-3, beta2=0.95, weight_decay=0.1)
 
 
 @dataclass(frozen=True)
@@ -64,13 +70,29 @@ def pool_h() -> HintPool:
         max_prompt=MAX_PROMPT,
         max_response=MAX_RESPONSE,
     )
-    base = arithmetic_model.train_cached(
-        BaseModelSettings(drop_carry=LOST_CARRIES), MODELS / "carry_losing_base", report_every=100
+    return HintPool(
+        _carry_losing_base(), task, np.flatnonzero(order < num_hopeless), _asked_only(carrying[num_hopeless:])
     )
-    return HintPool(base, task, np.flatnonzero(order < num_hopeless), _asked_only(carrying[num_hopeless:]))
 
 
 HINT_POOLS = {"B": pool_b, "H": pool_h}
+
+
+def _carry_losing_base() -> Path:
+    settings = BaseModelSettings(drop_carry=LOST_CARRIES)
+
+    def train() -> list[Saveable]:
+        model = AutoModelForCausalLM.from_pretrained(base_model("B"), dtype=torch.float32).train()
+        tokenizer, rng = build_tokenizer(), np.random.default_rng(settings.seed)
+
+        def loss_of_next_batch() -> torch.Tensor:
+            ids_BT, labels_BT = encode_batch(demonstrations(settings, settings.batch_size, rng), tokenizer)
+            return model(input_ids=ids_BT, labels=labels_BT).loss
+
+        fit(model, loss_of_next_batch, FURTHER, name="base model", report_every=50)
+        return [model.eval(), tokenizer]
+
+    return train_cached(asdict(settings) | {"further": asdict(FURTHER)}, MODELS / "carry_losing_base", train)
 
 
 def _carrying_pairs(count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
