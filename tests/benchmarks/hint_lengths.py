@@ -6,7 +6,7 @@ s L, rounded up or down at random so that its mean is s L. After a group of whic
     level  <- level  + level_step (1/2 - r),            of all prompts, follows the policy that learns
     offset <- offset + offset_step (1/2 - r) / visits,  of the prompt, follows how hard it is among the others
 
-which is the stochastic approximation of Robbins and Monro (1951), by which psychophysics sets a stimulus (Kesten 1958).
+which is the stochastic approximation of Robbins and Monro (1951).
 A prompt whose share has come to 0 gets no hint: its group is an ordinary one. AdaBack (2506.18110) adapts each prompt's
 share by binary search; here a prompt is seen too seldom for that, so what one prompt tells counts for all of them.
 
@@ -14,13 +14,12 @@ A hinted rollout is no evidence on the prompt without a hint, so hinted groups h
 of all recent hinted rollouts with as many tokens left to write, counted as 4 rollouts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-_STATE_VERSION = 1
 # Rollouts that the pass rate of other prompts counts as, and what is kept of these from choice to choice.
 _STRENGTH, _KEPT = 4.0, 0.9
 
@@ -138,39 +137,4 @@ class HintLengths:
             "hints/level": self.level,
             "hints/share": float(shares.mean()) if hinted.any() else self.level,
             "hints/prompts": float(hinted.sum()),
-        }
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything, in containers that `json.dumps` takes."""
-        return {
-            "state_version": _STATE_VERSION,
-            "level": self.level,
-            "num_choices": self._num_choices,
-            "rng": self._rng.bit_generator.state,
-            "arrays": {name: array.tolist() for name, array in self._arrays().items()},
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace everything by a saved state.
-
-        Raises:
-            ValueError: If it is of another format or another data set. Nothing has changed then.
-        """
-        if (version := state.get("state_version")) != _STATE_VERSION:
-            raise ValueError(f"expected the hints' state_version {_STATE_VERSION}, got {version!r}")
-        arrays = {name: np.array(state["arrays"][name], dtype=own.dtype) for name, own in self._arrays().items()}
-        if (num_prompts := len(arrays["offsets"])) != len(self):
-            raise ValueError(f"the checkpoint has hints of {num_prompts} prompts, the data set has {len(self)}")
-        self.level, self._num_choices = float(state["level"]), int(state["num_choices"])
-        self._rng.bit_generator.state = state["rng"]
-        self._offsets, self._visits = arrays["offsets"], arrays["visits"]
-        self._passes, self._fails, self._last = arrays["passes"], arrays["fails"], arrays["last"]
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {
-            "offsets": self._offsets,
-            "visits": self._visits,
-            "passes": self._passes,
-            "fails": self._fails,
-            "last": self._last,
         }

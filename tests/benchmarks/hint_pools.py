@@ -3,10 +3,10 @@
     B   the leaderboard's: 65 % of the prompts are sums of 6 to 8 digits, longer than anything its base model has seen
     H   made for hints: 65 % are sums of two 5-digit numbers in which every digit carries, 35 % sums without a carry;
         its base model is B's, trained for 200 more steps by somebody who loses 90 % of all carries, so that it
-        solves about 1 in 100,000 of them
+        solves 1 in a million of them
 
-Nothing in H but the hopeless prompts teaches the carry, and a prompt of H behind all but two tokens of its answer is an
-easy one: what is left is one carry and the end.
+Nothing in H but the hopeless prompts teaches the carry, and behind all but two tokens of its answer, one carry and the
+end are left of a prompt of H.
 """
 
 from dataclasses import asdict, dataclass
