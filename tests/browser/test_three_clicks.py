@@ -209,14 +209,14 @@ ERROR = "the worker WorkerDict died: <b>out of memory</b>"
         (
             {"state": "interrupted", "error": "Ctrl-C", "finished": 600},
             "interrupted",
-            r"^interrupted at step 12 of 200, 10 min ago: Ctrl-C; the same command goes on",
+            r"^interrupted at step 12 of 200, 10 min ago: Ctrl-C; the same command resumes",
         ),
         (
             {"state": "failed", "step": 0, "error": "no room"},
             "failed",
             "^failed before the first step, .* ago: no room$",
         ),
-        ({"pid": 2**22 + 7}, "died", r"^ended without a word at step 12 of 200, last seen .* ago on "),
+        ({"pid": 2**22 + 7}, "died", r"^ended without an error message at step 12 of 200, last seen .* ago on "),
         ({"host": "another", "last_seen": 7200}, "died", r"last seen 2 h ago on another"),
         ({"state": "starting", "step": None, "started": 190}, "starting", r"^starting for 3 min"),
     ],

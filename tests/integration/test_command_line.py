@@ -140,7 +140,7 @@ def test_a_finished_run_says_so_and_keeps_its_results(resumed_run):
     before = (run_dir / "summary.json").read_text()
     result = run(run_dir, *OVERRIDES)
     assert result.returncode == 0
-    assert "This run is complete" in result.stdout
+    assert "This run is already complete" in result.stdout
     other = run(run_dir, *OVERRIDES, "data.seed=7")
     assert other.returncode == 1
     assert "holds a finished run of other settings (data.seed was 0 and is 7)" in other.stderr

@@ -146,7 +146,7 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     cluster.choose_cluster(config)
     cluster.check_address(config)
     for name in release_recorded(read_ledger(folder.engine_ledger)):
-        print(f"removed what a killed run left behind: {name}")
+        print(f"cleaned up after a killed run: {name}")
     # Slurm and `timeout` end a run with SIGTERM, whose default action skips every clean-up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     try:

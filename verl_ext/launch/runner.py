@@ -45,7 +45,7 @@ class SignalTaskRunner(undecorated(TaskRunnerV1)):
         self.prepare(config)
         cluster.check_nodes(device_pools(config))
         for name in cluster.release_recorded(RunFolder(Path(config.run_dir)).engine_ledger):
-            print(f"removed what a killed run left behind: {name}")
+            print(f"cleaned up after a killed run: {name}")
         try:
             super().run(config)
         except Exception as error:

@@ -71,7 +71,10 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     checks.check_with_verl(config)
     folder = RunFolder(Path(config.run_dir))
     if _is_complete(folder, config) and not config.dry_run:
-        print(f"This run is complete: raise trainer.total_training_steps to go on, or remove {folder.path}.")
+        print(
+            "This run is already complete. To train longer, raise trainer.total_training_steps; "
+            f"to start over, delete {folder.path}."
+        )
         print_summary(folder, recipe.title, all_phases())
         return
     success = recipe.success(config) if recipe.success is not None else None

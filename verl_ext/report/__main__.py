@@ -23,7 +23,7 @@ COMMANDS: tuple[Command, ...] = (run, compare)
 
 def main(arguments: list[str] | None = None) -> int:
     """Write or serve a page; exit status 2 and one message if that is not possible."""
-    parser = argparse.ArgumentParser(prog="python -m verl_ext.report", description="Pages to look at a run with.")
+    parser = argparse.ArgumentParser(prog="python -m verl_ext.report", description="Inspect a run.")
     commands = parser.add_subparsers(dest="command", required=True)
     for command in (*(command for pages in all_pages() for command in pages.commands), *COMMANDS):
         sub = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)

@@ -21,7 +21,7 @@ def run_state(
     """For a page.
 
     Returns:
-        `kind`: starting, training, validating, finished, failed, interrupted, `dead` (it ended without a word), or
+        `kind`: starting, training, validating, finished, failed, interrupted, `dead` (it left no error message), or
         `unknown` for a run that keeps no status and has no summary; `finished`; `step` (the one under way, or the last)
         and `of`; `seconds_left`, `since` (of the present command), `ended`, `error`, `host`, `read_at`: None where not
         known; times in seconds since 1970.

@@ -87,7 +87,7 @@ class ForkServer:
             data = self._control.recv(65536)
         except OSError as error:
             raise SandboxUnavailableError(f"the sandbox did not start: {error}") from error
-        hello: dict[str, Any] = json.loads(data) if data else {"error": "it ended without a word"}
+        hello: dict[str, Any] = json.loads(data) if data else {"error": "it ended without an error message"}
         if "error" in hello:
             raise SandboxUnavailableError(f"the sandbox cannot start ({hello['error']}): {' '.join(command)}")
         missing = missing_layers(hello["isolation"], self._policy.require)

@@ -67,7 +67,7 @@
       el(
         "p",
         { class: "note", id: "versions" },
-        versions.length ? `versions: ${versions.join(", ")}` : "The run folder tells no versions.",
+        versions.length ? `versions: ${versions.join(", ")}` : "No versions were recorded.",
       ),
       el("div", { class: "bar" }, search, chosen, found),
       table.element,

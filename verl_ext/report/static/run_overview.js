@@ -148,7 +148,7 @@
               "h2",
               {},
               index.warnings.length
-                ? `${number(index.warnings.length)} ${index.warnings.length === 1 ? "warning" : "warnings"}${problems ? `, ${problems} grave` : ""}`
+                ? `${number(index.warnings.length)} ${index.warnings.length === 1 ? "warning" : "warnings"}${problems ? `, ${problems} serious` : ""}`
                 : "Warnings",
             ),
             index.warnings.length

@@ -231,11 +231,11 @@ globalThis.runs = (() => {
       validating: ["validating", "going", `validating at ${where}${remaining}`],
       finished: ["finished", "done", `finished ${of && of !== step ? `at ${where}` : `after ${number(step)} steps`}${ago}`],
       failed: ["failed", "lost", `failed ${at}${ago}${why}`],
-      interrupted: ["interrupted", "lost", `interrupted ${at}${ago}${why}; the same command goes on from its newest checkpoint`],
+      interrupted: ["interrupted", "lost", `interrupted ${at}${ago}${why}; the same command resumes from its newest checkpoint`],
       dead: [
         "died",
         "lost",
-        `ended without a word ${at}, last seen ${ago.slice(2)}${host ? ` on ${host}` : ""}: its process is gone (killed, out of memory, or the machine)`,
+        `ended without an error message ${at}, last seen ${ago.slice(2)}${host ? ` on ${host}` : ""}: its process is gone (killed, out of memory, or the machine)`,
       ],
     };
     return known[kind] ?? [finished ? "finished" : "not finished", finished ? "done" : "going", where];

@@ -1,4 +1,4 @@
-"""The layers in the one order in which they work, each reported as "ok" or with the reason why it does not hold.
+"""Applies the isolation layers in the required order, and reports each as "ok" or why it failed.
 
 Nothing here decides whether that is enough: the trainer's process reads the report and refuses (`policy.LEVELS`).
 """

@@ -19,7 +19,7 @@
     shard: 11,
   };
   const MEANING = {
-    learning: "passed now and then",
+    learning: "passes sometimes",
     solved: "its newest rollouts all passed",
     hopeless: "no rollout has ever passed",
   };

@@ -28,7 +28,7 @@ globalThis.trace = (() => {
     still: { mark: "=", text: "did not move" },
   };
   const kindText = (moved, action) => {
-    if (action.advantage === 0) return "no label, so it was to stay";
+    if (action.advantage === 0) return "not trained on (no label)";
     return moved ? KINDS[moved.kind].text : "not measured";
   };
   const arrow = (advantage) => (advantage > 0 ? "▲" : advantage < 0 ? "▼" : "");

@@ -36,10 +36,10 @@
         ? el(
             "p",
             {},
-            el("b", {}, "It was to stay: "),
-            after === null
-              ? "what the update did to it was not measured."
-              : `log-prob ${logProb(action.before)} before, ${logProb(after)} after the update.`,
+            el("b", {}, "Not trained on (no label): "),
+            after === null || action.before === null
+              ? "drift was not measured."
+              : `drift ${after < action.before ? "" : "+"}${number(after - action.before, 3)} nats (log-prob ${logProb(action.before)} before, ${logProb(after)} after the update).`,
           )
         : el(
             "p",
@@ -52,7 +52,7 @@
             ),
             `: log-prob ${logProb(action.before)} before, ${logProb(after)} after, target ${logProb(action.target)}` +
               (moved
-                ? `; asked for ${number(moved.asked, 3)} nats along its label, moved ${number(moved.moved, 3)}.`
+                ? `; target movement ${number(moved.asked, 3)} nats, moved ${number(moved.moved, 3)}.`
                 : "."),
           ),
     );
