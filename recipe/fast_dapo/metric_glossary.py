@@ -5,7 +5,7 @@ from verl_ext.core.metric_glossary import Glossary
 
 METRICS: Glossary = {
     **CURRICULUM,
-    "curriculum/silent_sources": ("data sources", "sources with 200 rollouts or more, none of which passed"),
+    "curriculum/silent_sources": ("data sources", "sources with at least 200 rollouts and no pass"),
     "curriculum/correction_weight/mean": ("factor", "Horvitz-Thompson weight of the trained groups, after clipping"),
     "curriculum/correction_weight/max": ("factor", "the largest of them"),
     "curriculum/correction_weight/clipped_share": ("fraction", "groups whose weight was cut by correction_clip"),
