@@ -103,6 +103,8 @@ def test_every_command_is_of_a_kind_that_is_checked():
             command.module is not None
             or program in ("make", "pytest", "pip")
             or (program == "python" and command.words[1].startswith("tests/"))
+            or command.words[:2] == ("git", "clone")
+            or program == "cd"
             or (program in CLUSTER_PROGRAMS and NEEDS.search(command.section))
         ), f"{command}: let a test of this file read it, or say beside it that it needs a GPU or a cluster"
 
