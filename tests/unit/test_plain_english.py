@@ -61,7 +61,7 @@ TURNS = (
     ),
     Turn(r"\btoo ?(?=[.,;:)|]|$)", "'also' before the verb, or 'as well'", "Its batch was tuned, too."),
     Turn(
-        r"\b(?:an?|the) [\w-]+ of (?:your|its|their|our|one's|ones) own\b|\bof (?:yours|ours|mine)\b",
+        r"\b(?:an?|the) (?:[\w-]+ ){1,3}of (?:your|its|their|our|one's|ones) own\b|\bof (?:yours|ours|mine)\b",
         "'your own reward'",
         "Write a reward of your own.",
     ),
@@ -80,7 +80,11 @@ TURNS = (
     Turn(r"\bmend(?:s|ed|ing)?\b", "'fix'", "An error that a person can mend."),
     Turn(r"\banew\b", "'again'", "Its prompt is screened anew."),
     Turn(r"\bbeside\b", "'next to', 'in addition to' or 'outside'", "A step costs 2 s beside generation."),
-    Turn(r"\bgo(?:es)? on\b", "'continues' or 'resumes'", "What is in flight goes on under the next weights."),
+    Turn(
+        r"\bgo(?:es)? on\b|\b(?:is|are|was|were) going on\b",
+        "'continues', 'resumes' or 'is running'",
+        "What is in flight goes on under the next weights.",
+    ),
     Turn(r"\bfor want of\b", "'for lack of'", "The session ends for want of turns."),
     Turn(
         r"\bleft behind\b|\bleaves? behind\b",
@@ -118,7 +122,7 @@ def find(markdown: str) -> list[str]:
     found = [
         f"line {prose.count(chr(10), 0, match.start()) + 1}: {match[0].strip()!r}: write {turn.instead}"
         for turn in TURNS
-        for match in re.finditer(turn.pattern, joined)
+        for match in re.finditer(turn.pattern, joined, re.IGNORECASE)
     ]
     return sorted(found)
 
@@ -157,6 +161,13 @@ def test_a_bad_sentence_is_found(turn: Turn):
     assert any(turn.instead in one for one in find(f"# Title\n\n{turn.example}\n"))
     assert any(turn.instead in one for one in find("Broken: " + turn.example.replace(" ", "\n")))
     assert find(f"```text\n{turn.example}\n```\n") == []
+
+
+@pytest.mark.parametrize(
+    "turn", ["A reward function of your own.", "A class of your own.", "It follows a run that is going on."]
+)
+def test_its_other_forms_are_found(turn: str):
+    assert find(turn)
 
 
 @pytest.mark.parametrize(
