@@ -150,7 +150,7 @@ contract: setup  ## Write down anew what our code uses of verl, vLLM, TransferQu
 SCREENSHOTS := outputs/screenshots/.made
 $(SCREENSHOTS): $(wildcard verl_ext/report/*.py verl_ext/report/*/* recipe/*/pages/*.py recipe/*/pages/*/* tests/browser/*.py)
 	@mkdir -p $(@D)
-	@$(PY) -m pytest -q -x $(addprefix tests/browser/test_,golden_viewer.py trace_viewer.py run_report.py)
+	@$(PY) -m pytest -q -x $(addprefix tests/browser/test_,golden_viewer.py trace_viewer.py run_report.py three_clicks.py)
 	@! ls $(@D)/*.png >/dev/null 2>&1 || touch $@
 
 docs: export NO_MKDOCS_2_WARNING := 1

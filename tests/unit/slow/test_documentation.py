@@ -375,6 +375,17 @@ def test_a_picture_that_is_not_there_is_missed_aloud(site: Path):
     assert "A <code>run</code> &amp; more" in shown
 
 
+def test_every_screenshot_of_the_docs_is_made_before_the_site_is_built():
+    rule = re.search(r"tests/browser/test_,([^)]+)\)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert rule is not None
+    tests = [(ROOT / f"tests/browser/test_{name}").read_text(encoding="utf-8") for name in rule[1].split()]
+    made = {name for text in tests for name in re.findall(r'\.shot\("([\w-]+)"\)', text)}
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
+    asked_for = {name for text in pages for name in re.findall(r"<!-- screenshot: ([\w-]+)\.png", text)}
+    assert len(asked_for) >= 12
+    assert asked_for - made == set()
+
+
 def test_every_diagram_that_a_page_shows_is_there_and_readable_in_the_dark():
     shown = set(re.findall(r"\]\(diagrams/([\w-]+\.svg)\)", _page("concepts.md")))
     assert "](diagrams/house.svg)" in _page("CONTRIBUTING.md")
