@@ -1,6 +1,7 @@
 """The package as `pip install` leaves it: built from the tracked files, in an environment without the checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -64,7 +65,9 @@ def test_everything_is_in_it(wheel: Path, tracked: list[Path]):
     packed = set(zipfile.ZipFile(wheel).namelist())
     expected = {str(name) for name in tracked if name.parts[0] in PACKAGES and name.name not in LEFT_OUT}
     assert expected <= packed
-    assert "verl_ext/py.typed" in packed
+    recipes = {name.rpartition("/")[0] for name in packed if re.fullmatch(r"recipe/\w+/__init__\.py", name)}
+    assert len(recipes) >= 3
+    assert {f"{package}/py.typed" for package in ("verl_ext", "data_preprocess", *recipes)} <= packed
 
 
 def test_it_is_the_wheel_that_is_imported(programs: Path, tmp_path: Path):
