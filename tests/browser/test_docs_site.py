@@ -72,7 +72,10 @@ class Reader:
         return self.page
 
 
-@pytest.fixture(params=[("light", 1440), ("dark", 390)], ids=["light, desktop", "dark, phone"])
+@pytest.fixture(
+    params=[(scheme, width) for scheme in ("light", "dark") for width in (1440, 390)],
+    ids=["light, desktop", "light, phone", "dark, desktop", "dark, phone"],
+)
 def reader(browser: Any, request: pytest.FixtureRequest) -> Iterator[Reader]:
     scheme, width = request.param
     reader = Reader(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
