@@ -137,6 +137,9 @@ def test_what_does_the_policy_write_now(viewer, report_page):
     expect(page.locator(".found")).to_have_text("80 of 80 rollouts")
     page.locator(".of-prompt").first.click()
     expect(page.locator("#prompt h2")).to_have_text("Prompt 5")
+    expect(page.locator("#recorded")).to_have_text(re.compile(r"^its recorded rollouts \([1-9]\d*\)$"))
+    page.locator("#recorded").click()
+    expect(page.locator(".found")).to_have_text(re.compile(r"^[1-9]\d* of 80 rollouts$"))
 
 
 def test_a_long_text_is_clamped_and_can_be_opened(viewer, report_page):
@@ -315,21 +318,29 @@ PAGES = {
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_scrolls_sideways_on_a_phone(viewer, request, name, theme):
+@pytest.mark.parametrize("width", [390, 1440])
+def test_no_page_scrolls_sideways(viewer, request, name, theme, width):
     one = viewer(color_scheme=theme)
     file = request.getfixturevalue(name)
+    one.page.set_viewport_size({"width": width, "height": 844})
+
+    def check_width(view: str | None) -> None:
+        page.wait_for_timeout(400)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width, view
+
     for view in PAGES[name] or (None,):
         page = one.open(file, f"?view={view}" if view else "")
-        page.set_viewport_size({"width": 390, "height": 844})
-        page.wait_for_timeout(400)
-        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390, view
-        if view in ("overview", "curriculum", "table"):
+        check_width(view)
+        if width == 390 and view in ("overview", "curriculum", "table"):
             one.shot(f"phone-{view}-{theme}")
     if name == "trace_page":
         page.locator("[data-row='0'] .chip").first.click()
         expect(page.locator(".story, #actions").first).to_be_visible()
-        page.wait_for_timeout(400)
-        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+        check_width("state")
+        page = one.open(file)
+        page.locator("[data-row='0'] .problem").first.click()
+        expect(page.locator(".tokens .token").first).to_be_visible()
+        check_width("problem")
 
 
 def test_on_a_phone_the_first_chart_and_the_actions_are_in_sight(viewer, report_page, trace_page):

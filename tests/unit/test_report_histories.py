@@ -300,7 +300,7 @@ def test_of_several_validation_sets_a_mean_before_training_is_no_curves_first_po
 
 def test_samples_are_of_what_the_folder_keeps(tmp_path: Path):
     from verl_ext.report.run_records import RunRecords
-    from verl_ext.report.run_samples import read_samples
+    from verl_ext.report.run_samples import count_by_prompt, read_samples
 
     run = RunRecords(tmp_path)
     assert read_samples(run) == []
@@ -318,10 +318,13 @@ def test_samples_are_of_what_the_folder_keeps(tmp_path: Path):
         (tmp_path / "rollouts" / f"{step}.jsonl").write_text(
             (json.dumps({"input": "p", "output": f"o{step}", "score": 1.0, "gts": 3}) + "\n") * 2
         )
+    lines[0] |= {"response": "o9", "step": 9, "reward": 1.0}  # one of the two that verl wrote
+    (tmp_path / "rollouts.jsonl").write_text(json.dumps(lines[0]) + "\n")
     found = read_samples(run)
-    assert [(one["step"], one["text"], one["truth"], one["times"]) for one in found] == [
-        (2, "o2", "3", 2), (9, "o9", "3", 2), (10, "o10", "3", 2),
+    assert [(one["step"], one["index"], one["text"], one["truth"], one["times"]) for one in found] == [
+        (2, None, "o2", "3", 2), (9, "7", "o9", "2", 1), (9, None, "o9", "3", 1), (10, None, "o10", "3", 2),
     ]  # fmt: skip
+    assert count_by_prompt(found) == {"7": 1}
     rollout = {"text": "x", "reward": 1.0, "statuses": ["ok", "ok"]}
     entries = [
         {"step": step, "problem": "p", "k": 3, "actions": [{"rollouts": [rollout, rollout | {"text": f"y{step}"}]}] * 2}

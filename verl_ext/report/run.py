@@ -15,7 +15,7 @@ from verl_ext.report.recipe_pages import View, all_pages
 from verl_ext.report.run_config import config_rows, flatten, override_keys
 from verl_ext.report.run_data import curve_blocks, run_index
 from verl_ext.report.run_records import read_run, stamp
-from verl_ext.report.run_samples import read_samples
+from verl_ext.report.run_samples import count_by_prompt, read_samples
 from verl_ext.report.run_state import status_stamp
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import StatusFile
@@ -84,7 +84,7 @@ class RunSource:
         parts["samples"] = {"samples": pack(samples)}
         views = ["overview", "curves", "configuration", "samples"]
         views += [view.name for view in _views() if parts[view.name]]
-        index = run_index(run, views) | {"has_samples": bool(samples)}
+        index = run_index(run, views) | {"has_samples": bool(samples), "samples_of": count_by_prompt(samples)}
         parts["run"] = {"index": pack(index)} | curve_blocks(curves.columns(run.metrics))
 
 

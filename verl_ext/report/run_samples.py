@@ -5,6 +5,7 @@ Of golden redaction's entries or verl's `trainer.rollout_data_dir`, which may ha
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,37 @@ NUM_TEXTS = 16  # lines
 
 
 def read_samples(run: RunRecords) -> list[Sample]:
-    """Of a recipe's own files, else of verl's, else of what every run keeps, by step. Empty without texts."""
+    """Of a recipe's own files, else of verl's and of what every run keeps, by step. Empty without texts."""
     for pages in all_pages():
         if pages.samples is not None and (found := pages.samples(run.path)):
             return _in_page(found)
-    if found := _of_dumps(_dump_folder(run)):
-        return _in_page(found)
-    return _in_page([_kept_sample(one) for one in read_objects(run.path / ROLLOUTS)[0]])
+    kept = [_kept_sample(one) for one in read_objects(run.path / ROLLOUTS)[0]]
+    return _in_page([*kept, *_without(_of_dumps(_dump_folder(run)), kept)])
+
+
+def count_by_prompt(samples: Sequence[Sample]) -> dict[str, int]:
+    """Prompt -> its rollouts; those without an index are left out."""
+    found: Counter[str] = Counter()
+    for sample in samples:
+        if sample["index"] is not None:
+            found[sample["index"]] += sample.get("times", 1)
+    return dict(found)
+
+
+def _without(dumped: Sequence[Sample], kept: Sequence[Sample]) -> list[Sample]:
+    """verl's rollouts that are not also among the kept ones, which know the index of their prompt."""
+
+    def key(sample: Sample) -> tuple[Any, ...]:
+        return tuple(sample[name] for name in ("step", "text", "reward"))
+
+    known = Counter(map(key, kept))
+    found = []
+    for sample in dumped:
+        if known[key(sample)]:
+            known[key(sample)] -= 1
+        else:
+            found.append(sample)
+    return found
 
 
 def grouped(samples: Sequence[Sample]) -> list[Sample]:

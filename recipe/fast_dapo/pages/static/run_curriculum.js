@@ -54,6 +54,7 @@
       );
     const { events, text } = (await load(`prompts-${row[PROMPT.shard]}`))[name];
     if (!isWanted()) return undefined;
+    const recorded = index.samples_of[name] ?? 0;
     const chart = el("div", { class: "chart", id: "prompt-chart" });
     element.replaceChildren(
       el("h2", {}, "Prompt ", el("code", {}, name)),
@@ -64,8 +65,8 @@
         text?.data_source ? ` · ${text.data_source}` : "",
         text?.ground_truth ? " · ground truth " : "",
         text?.ground_truth ? el("code", { id: "truth" }, text.ground_truth) : "",
-        index.has_samples ? " · " : "",
-        index.has_samples ? report.link({ view: "samples", prompt: name }, {}, "its recorded rollouts") : "",
+        recorded ? " · " : "",
+        recorded ? report.link({ view: "samples", prompt: name }, { id: "recorded" }, `its recorded rollouts (${recorded})`) : "",
       ),
       text?.prompt ? report.clamped(text.prompt, { id: "prompt-text" }) : "",
       chart,
