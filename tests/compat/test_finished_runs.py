@@ -21,6 +21,7 @@ CHECKS = (
     "apply_prompt_format",
     "prepare_resume",
     "print_summary",
+    "write_page",
 )
 
 

@@ -71,7 +71,8 @@ def test_a_log_file_tells_the_phases_the_steps_and_where_logs_and_page_are(resum
     told = [int(step) for step in re.findall(rf"  step (\d+) of {STEPS}: \d+\.\d s", resumed.printed)]
     assert told == list(range(ended.saved, STEPS + 1))
     assert Path(re.findall(r"logs of workers and engines: (.+)", resumed.printed)[0]).is_absolute()
-    assert resumed.printed.rstrip().endswith(f"python -m verl_ext.report run {run_dir}")
+    assert f"python -m verl_ext.report run {run_dir}" in resumed.printed
+    assert resumed.printed.rstrip().splitlines()[-1].startswith(f"{(run_dir / 'report.html').resolve()}  (")
     assert re.search(r"wall-clock +\d+ s, \d+ s of it before the first", resumed.printed)
     assert "ray init kwargs" not in resumed.printed
 

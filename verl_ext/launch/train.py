@@ -16,6 +16,7 @@ from verl_ext.launch.model_backend import has_vanilla_bridge
 from verl_ext.launch.own_version import own_version
 from verl_ext.launch.preflight import checks, resumed
 from verl_ext.launch.recipe import Recipe, all_paths, all_phases, check_settings
+from verl_ext.launch.run_page import write_page
 from verl_ext.run.checkpoints import prepare_resume, sizes_alone
 from verl_ext.run.rollout_texts import read_rollout_texts
 from verl_ext.run.run_folder import RunFolder
@@ -92,6 +93,7 @@ def train(config: DictConfig, recipe: Recipe) -> None:
         resumed.write_settings(folder.path, config)
         launch.run(config, run_ppo)
     print_summary(folder, recipe.title, all_phases())
+    write_page(folder)
 
 
 def _is_complete(folder: RunFolder, config: DictConfig) -> bool:
