@@ -32,15 +32,17 @@ SHAPES = {
     "toy": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
     "33M": {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8},
     "1.5B": {"hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12},
+    # The widths and layers of Qwen3-4B, with this architecture's attention.
+    "4B": {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 20},
 }
-VOCABULARY = {"toy": 128, "33M": 8192, "1.5B": 151_936}
+VOCABULARY = {"toy": 128, "33M": 8192, "1.5B": 151_936, "4B": 151_936}
 COUNTS = (1, 2, 4, 8, 16)
 
 
 class Bench:
     """One model and one state."""
 
-    def __init__(self, size: str, state_tokens: int, device: str):
+    def __init__(self, size: str, state_tokens: int, device: str, checkpointing: bool = False):
         torch.manual_seed(0)
         config = Qwen2Config(
             vocab_size=VOCABULARY[size],
@@ -52,6 +54,8 @@ class Bench:
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         with torch.device(device):
             self.model = Qwen2ForCausalLM(config).to(dtype).train()
+        if checkpointing:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.device = device
         self.state = torch.randint(0, VOCABULARY[size], (state_tokens,)).tolist()
         self.tokens = torch.randperm(VOCABULARY[size])[: max(COUNTS)].tolist()

@@ -1,0 +1,118 @@
+"""Which wheels a bare machine needs, from the wheels themselves.
+
+Only Python's standard library and `packaging`, which pip brings along.
+"""
+
+import re
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.parser import Parser
+from pathlib import Path
+
+from pieces import PieceError
+
+# Never carried: what a machine with PyTorch has, gigabytes of it.
+OF_PYTORCH = ("torch", "torchvision", "torchaudio", "triton")
+OF_CUDA = ("nvidia-", "cuda-")
+# What wants one of them in another version than the machine has would not run there.
+FIXED = ("torch",)
+_NAME = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel file: its distribution's name in normal form, version, and the normal names of what it requires.
+
+    What it requires for an extra is under the extra's name; for none, under "".
+    """
+
+    path: Path
+    name: str
+    version: str
+    requires: Mapping[str, frozenset[str]]
+
+
+def normal(name: str) -> str:
+    """A distribution's name as indices compare them."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def read_wheel(path: Path) -> Wheel:
+    """Name, version and requirements from a wheel's own metadata.
+
+    Raises:
+        PieceError: It is not a wheel.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            text = archive.read(name).decode("utf-8")
+    except (StopIteration, zipfile.BadZipFile, OSError) as error:
+        raise PieceError(f"{path} is not a wheel. Download it again.") from error
+    fields = Parser().parsestr(text, headersonly=True)
+    requires: dict[str, set[str]] = {"": set()}
+    for line in fields.get_all("Requires-Dist", []):
+        requirement, _, marker = line.partition(";")
+        extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)", marker)
+        found = _NAME.match(requirement)
+        if found:
+            requires.setdefault(extra[1] if extra else "", set()).add(normal(found[1]))
+    plain = {extra: frozenset(names) for extra, names in requires.items()}
+    return Wheel(path, normal(str(fields["Name"])), str(fields["Version"]), plain)
+
+
+def read_wheels(folder: Path) -> dict[str, Wheel]:
+    """All wheels of a folder, by name.
+
+    Raises:
+        PieceError: There is none, or two of one distribution: pip would stop the whole installation.
+    """
+    wheels: dict[str, Wheel] = {}
+    for path in sorted(folder.glob("*.whl")):
+        wheel = read_wheel(path)
+        if wheel.name in wheels:
+            raise PieceError(f"{path.name} and {wheels[wheel.name].path.name} are of one package. Remove one.")
+        wheels[wheel.name] = wheel
+    if not wheels:
+        raise PieceError(f"expected wheels in {folder}, found none. Name another --wheels, or --download.")
+    return wheels
+
+
+def closure(roots: Iterable[str], wheels: Mapping[str, Wheel]) -> set[str]:
+    """The roots, and what they require, without extras, as far as there are wheels of it."""
+    found: set[str] = set()
+    waiting = [normal(name) for name in roots]
+    while waiting:
+        name = waiting.pop()
+        if name in wheels and name not in found:
+            found.add(name)
+            waiting += wheels[name].requires[""]
+    return found
+
+
+def read_present(text: str) -> dict[str, str]:
+    """Names and versions of a `pip freeze` or `pip list --format=freeze`."""
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    pairs = [line.split("==") for line in lines if "==" in line]
+    return {normal(name): version.strip() for name, version in pairs}
+
+
+def is_of_pytorch(name: str) -> bool:
+    """Whether it comes with PyTorch's own installation."""
+    return name in OF_PYTORCH or name.startswith(OF_CUDA)
+
+
+def to_carry(wheels: Mapping[str, Wheel], present: Mapping[str, str]) -> list[Wheel]:
+    """The wheels that the machine lacks, or has in another version; PyTorch's own are left out.
+
+    Raises:
+        PieceError: The machine's PyTorch is of another version than the wheels expect.
+    """
+    for name in FIXED:
+        if name in wheels and name in present:
+            wanted, has = wheels[name].version.split("+")[0], present[name].split("+")[0]
+            if wanted != has:
+                raise PieceError(f"the machine has {name} {has}, and the wheels are for {wanted}: they would not run.")
+    lacking = (wheel for name, wheel in sorted(wheels.items()) if present.get(name) != wheel.version)
+    return [wheel for wheel in lacking if not is_of_pytorch(wheel.name)]

@@ -1,0 +1,87 @@
+"""The GPU kit's commands of the real stack: every setting is one that verl and the recipes know, on a GPU and a CPU."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+sys.path += [str(Path(__file__).resolve().parents[2] / "gpu/kit")]
+
+import job_faults
+import job_gpu_tests
+import job_training
+from command_server import CommandServer
+from each import check_each
+from toy_assets import make_toy_assets
+from training_commands import METHODS, training_command
+
+ROOT = Path(__file__).resolve().parents[3]
+# What each command is asked in addition to where its files are.
+RUNS = {name: [*own, *job_training.LENGTH] for name, own in METHODS.items()} | {"faults": [*job_faults.SHORT]}
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("run", RUNS)
+def test_a_command_composes_into_what_it_says(device: str, run: str, tmp_path: Path):
+    words = training_command(device, tmp_path, tmp_path / "run", RUNS[run])
+    assert words[:2] == ["-m", "recipe.fast_dapo.main"]
+    with initialize_config_dir(str(ROOT / "configs"), version_base=None):
+        config = compose("fast_dapo", overrides=words[2:])
+    rollout = config.actor_rollout_ref.rollout
+    assert config.run_dir == str(tmp_path / "run")
+    assert config.trainer.total_training_steps == (job_faults.STEPS if run == "faults" else 40)
+    assert rollout.free_cache_engine == (device == "cuda")
+    assert config.curriculum.enable == (run != "uniform")
+    if run == "uniform":
+        assert (config.data.train_batch_size, rollout.n, config.data.gen_batch_size) == (16, 4, None)
+    if device == "cuda":
+        assert config.trainer.device != "cpu"
+        assert rollout.engine_kwargs.vllm.kv_cache_memory_bytes is None
+        assert config.actor_rollout_ref.model.override_config.attn_implementation == "sdpa"
+
+
+def test_the_tests_that_are_run_one_by_one_are_all_of_tests_gpu():
+    words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/gpu"]
+    printed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found = {line.removeprefix("tests/gpu/") for line in printed.splitlines() if line.startswith("tests/gpu/")}
+    assert found == set(job_gpu_tests.TESTS)
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "expected"),
+    [
+        (0, "...\n3 passed in 2.1s\n", "3 passed"),
+        (0, "s\nSKIPPED [1] no CUDA device\n1 skipped in 0.5s", "1 skipped"),
+        (1, "F\n1 failed, 2 passed in 3s", "1 failed, 2 passed"),
+        (3, "", "exit code 3"),
+    ],
+)
+def test_a_test_that_was_skipped_has_not_passed(code: int, printed: str, expected: str):
+    assert job_gpu_tests.outcome(code, printed) == expected
+
+
+@pytest.mark.release
+def test_the_commands_pass_a_dry_run(tmp_path: Path):
+    model, data = make_toy_assets(tmp_path / "toy")
+    outputs = tmp_path / "root/outputs"
+    shutil.copytree(model, outputs / "models/smollm2_135m")
+    shutil.copytree(data, outputs / "data/svamp")
+    server = CommandServer()
+
+    def check(run: str) -> None:
+        words = training_command("cuda", tmp_path / "root", tmp_path / run, RUNS[run])
+        # The toy's batches are those of its twelve questions.
+        small = (
+            ["data.train_batch_size=4", "data.gen_batch_size=4"] if run != "uniform" else ["data.train_batch_size=4"]
+        )
+        ended = server.run([*words[1:], *small, "dry_run=true"])
+        assert ended.code == 0, ended.printed
+        assert "nothing was started" in ended.printed
+
+    try:
+        check_each(RUNS, check)
+    finally:
+        server.close()
