@@ -1,5 +1,6 @@
 """The GPU kit's commands of the real stack: every setting is one that verl and the recipes know, on a GPU and a CPU."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,18 @@ def test_a_command_composes_into_what_it_says(device: str, run: str, tmp_path: P
         assert config.actor_rollout_ref.model.override_config.attn_implementation == "sdpa"
 
 
-def test_the_tests_that_are_run_one_by_one_are_all_of_tests_gpu():
+def test_every_test_function_of_tests_gpu_is_run():
+    found = {
+        f"{path.name}::{function.name}"
+        for path in (ROOT / "tests/gpu").glob("test_*.py")
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef) and function.name.startswith("test_")
+    }
+    assert {test.split("[")[0] for test in job_gpu_tests.TESTS} == found
+
+
+@pytest.mark.release
+def test_the_tests_that_are_run_one_by_one_are_those_that_pytest_collects():
     words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/gpu"]
     printed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = {line.removeprefix("tests/gpu/") for line in printed.splitlines() if line.startswith("tests/gpu/")}
