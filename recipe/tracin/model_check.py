@@ -59,7 +59,8 @@ def scored(config: DictConfig, parameters: str) -> Scored | None:
         ghost = GhostInfluence(model, parameters)
     except InfluenceError:
         return None
-    return Scored(ghost.num_scored, ghost.share_scored)
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    return Scored(sum(sizes[name] for name in ghost.names), ghost.share_scored)
 
 
 def _without_weights(config: DictConfig) -> Any:

@@ -132,7 +132,8 @@ def test_every_experiment_of_a_gpu_composes_and_validates_as_it_is(experiment: s
     config = _compose(f"+experiment={experiment}", recipe=_recipe_of(experiment))
     _validate(config)
     assert config.trainer.device == "cuda"
-    assert config.trainer.experiment_name == experiment
+    # A run folder of its own, and where the file says so one for each seed.
+    assert config.trainer.experiment_name in (experiment, f"{experiment}_seed{config.data.seed}")
     actor, model, rollout = (config.actor_rollout_ref[name] for name in ("actor", "model", "rollout"))
     assert actor.strategy == config.actor_rollout_ref.ref.strategy == "fsdp2"
     assert model.override_config.attn_implementation == "flash_attention_2"

@@ -39,7 +39,7 @@ __all__ = ["GhostInfluence", "InfluenceError"]
 class GhostInfluence:
     """Hooks a model's Linear layers while one of its contexts is open, and leaves no trace of itself afterwards.
 
-    Scores are taken over `num_scored` trained numbers, the share `share_scored` of all: the rest has no say in them.
+    `share_scored` is the share of the trained numbers that scores are taken over: the rest has no say in them.
 
     Inside a context every parameter is frozen, so no gradient is computed for, written to or reduced over any of them:
     `.grad`, `requires_grad`, optimizer state and the random generators are bit for bit what they were, also after an
@@ -71,8 +71,7 @@ class GhostInfluence:
         self._layers = find_layers(model, parameters)
         self._parameters = {p.name: p for layer in self._layers for p, _ in layer.parts(None)}
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        self.num_scored = sum(p.shape.numel() for p in self._parameters.values())
-        self.share_scored = self.num_scored / trained
+        self.share_scored = sum(p.shape.numel() for p in self._parameters.values()) / trained
         self._anchor = torch.zeros((), requires_grad=True)
         self._pass: GhostPass | None = None
         self._closed = False
