@@ -160,6 +160,7 @@ def choose_influence(
             f"must be left for the evaluation, got {size}: change --influence_size, or give more rows"
         )
     if strategy == "random":
+        # With the same seed the numbers are those by which these prompts were held out.
         return draw(held_out, size, seed + 1)
     if strategy != "top":
         raise ValueError(f"val_strategy must be one of {', '.join(VAL_STRATEGIES)}, got {strategy!r}")

@@ -1,5 +1,6 @@
 """What influence scores need of verl's batches, losses and sharded parameters, apart from any worker."""
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -97,12 +98,15 @@ def norm_and_agreement(total: dict[str, torch.Tensor], first: dict[str, torch.Te
     Returns:
         nan as the cosine where a half is 0.
     """
-    sums = torch.zeros(4, dtype=torch.float64)
-    for name, whole_gradient in total.items():
-        one, both = first[name].flatten().double(), whole_gradient.flatten().double()
-        other = both - one
-        sums += torch.stack([both.dot(both), one.dot(other), one.dot(one), other.dot(other)]).cpu()
-    return float(sums[0].sqrt()), float(sums[1] / (sums[2].sqrt() * sums[3].sqrt()))
+    products = []
+    for name, gradient in total.items():
+        half, both = first[name].flatten(), gradient.flatten()
+        rest = both - half  # the only copy: of a single parameter, in its own type
+        products.append(torch.stack([both.dot(both), half.dot(rest), half.dot(half), rest.dot(rest)]))
+    # One transfer from the device for all.
+    square, across, *squares = torch.stack(products).double().sum(0).tolist()
+    scale = math.sqrt(math.prod(squares))
+    return math.sqrt(square), across / scale if scale > 0 else math.nan
 
 
 def sharded_like(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:

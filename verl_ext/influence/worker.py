@@ -105,11 +105,11 @@ class InfluenceTrainingWorker(EnginePasses):
     def compute_validation_gradient(self, data: TensorDict) -> dict[str, float]:
         """Set G to the gradient of `validation_loss` over a validation set, averaged over the ranks.
 
+        Memory: G and the gradient of one half, both of whole parameters on every rank.
+
         Args:
             data: Rows of this rank, with the fields of a training batch and `validation_advantage`; rows beyond the
                 set's own have advantage 0.
-
-        Memory: G and the gradient of one half, both of whole parameters on every rank.
 
         Returns:
             The norm of G, the cosine of the gradients of two halves of the set (how much of G is noise), both without
