@@ -81,9 +81,10 @@ def run_dir(case: Case, demo_assets: None, tmp_path_factory: pytest.TempPathFact
     killed = attempt(folder, overrides, lambda _: saved_step(folder) >= 2, psutil.Process.kill)
     assert killed.code == -signal.SIGKILL
     assert 2 <= killed.saved < STEPS
-    if case.mode != "sync":
-        in_flight = _controller(folder, killed.saved)
-        assert in_flight["first"] or in_flight["second"], "nothing was in flight: nothing is shown"
+    # Engines of their own may have finished all that was in flight by the time of the checkpoint; then it waits.
+    live = {"sync": (), "colocate": ("first", "second"), "separate": ("first", "second", "training")}[case.mode]
+    at_kill = _controller(folder, killed.saved)
+    assert not live or any(at_kill[name] for name in live), "nothing was in flight or waited: nothing is shown"
     resumed = attempt(folder, overrides, lambda _: saved_step(folder) > killed.saved, lambda _: None, timeout_s=800)
     assert resumed.code == 0, resumed.printed[-3000:]
     assert resumed.orphans == []
@@ -152,9 +153,11 @@ def test_ages_are_as_configured(run_dir: Path, case: Case):
 
 
 def test_every_trained_sample_has_one_score(run_dir: Path, case: Case):
+    scores = run_dir / "influence.jsonl"
     if case.method != "choose_tracin":
-        pytest.skip("a run without TracIn")
-    lines = [json.loads(line) for line in (run_dir / "influence.jsonl").read_text().splitlines()]
+        assert not scores.exists()
+        return
+    lines = [json.loads(line) for line in scores.read_text().splitlines()]
     records = read_metrics(run_dir / "metrics.jsonl")
     trained = json.loads((run_dir / "summary.json").read_text())["rollouts_trained"]
     assert len(lines) == len({(line["step"], line["key"]) for line in lines}) == trained
