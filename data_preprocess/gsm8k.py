@@ -4,8 +4,11 @@
     python -m data_preprocess.gsm8k --input train.jsonl --test_input test.jsonl --local_save_dir outputs/data/math
 
 Writes gsm8k.parquet and gsm8k_test.parquet. The ground truth is what follows `####`, without thousands separators.
+With --solutions, the column golden_solution has the reasoning without its `<<3*4=12>>` annotations, and a last line
+with the answer in a box, as the prompt asks for it.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +19,7 @@ from verl_ext.data.row_report import UnusableRow
 from verl_ext.data.row_source import HubSource
 
 HUB = "openai/gsm8k"
+_ANNOTATION = re.compile(r"<<[^<>]*>>")
 
 
 def read(row: Mapping[str, Any]) -> MathProblem:
@@ -27,15 +31,19 @@ def read(row: Mapping[str, Any]) -> MathProblem:
     question = question_of(row)
     if not question:
         raise UnusableRow("no question")
-    _, marker, answer = (row.get("answer") or "").rpartition("####")
+    reasoning, marker, answer = (row.get("answer") or "").rpartition("####")
     answer = answer.strip().replace(",", "")
     if not marker or not answer:
         raise UnusableRow("no answer after ####")
-    return MathProblem(question, answer)
+    solution = f"{_ANNOTATION.sub('', reasoning).rstrip()}\nThe answer is \\boxed{{{answer}}}.".strip()
+    return MathProblem(question, answer, solution=solution)
 
 
 DATASET = MathSet(
-    "gsm8k", {"train": HubSource(HUB, "train", "main"), "test": HubSource(HUB, "test", "main")}, read=read
+    "gsm8k",
+    {"train": HubSource(HUB, "train", "main"), "test": HubSource(HUB, "test", "main")},
+    read=read,
+    has_solutions=True,
 )
 
 

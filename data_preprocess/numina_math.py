@@ -39,7 +39,7 @@ def read(row: Mapping[str, Any]) -> MathProblem:
     return read_problem(row)
 
 
-DATASET = MathSet("numina_math", {"train": HubSource("AI-MO/NuminaMath-1.5", "train")}, read=read)
+DATASET = MathSet("numina_math", {"train": HubSource("AI-MO/NuminaMath-1.5", "train")}, read=read, has_solutions=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

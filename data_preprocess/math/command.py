@@ -70,6 +70,12 @@ def _parser(dataset: MathSet, description: str | None) -> argparse.ArgumentParse
             choices=range(most + 1),
             help=f"worked examples before a question; 0: our instruction behind it ({most})",
         )
+    if dataset.has_solutions:
+        parser.add_argument(
+            "--solutions",
+            action="store_true",
+            help="add the worked solutions as column golden_solution, for golden redaction; rows without one go",
+        )
     add_common_arguments(parser, has_train="train" in splits)
     return parser
 
@@ -106,6 +112,8 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
     """
     if dataset.examples:
         dataset = replace(dataset, examples=dataset.examples[: args.examples])
+    if dataset.has_solutions:
+        dataset = replace(dataset, with_solutions=args.solutions)
     exclude = getattr(args, "exclude_overlap", [])
     tests = {str(path): OverlapIndex(read_questions(path)) for path in [*exclude, *args.report_overlap]}
     excluded = {str(path) for path in exclude}

@@ -29,6 +29,7 @@ from verl_ext.data.math_instructions import INSTRUCTION
 from verl_ext.data.row_report import UnusableRow, require_unicode
 from verl_ext.data.row_source import HubSource
 from verl_ext.data.schema import make_row
+from verl_ext.rewards.math_answer import compute_score
 
 REPEATED = "repeat of an earlier question"
 CONFLICT = "copies of it have different answers"
@@ -44,12 +45,14 @@ class MathProblem:
         answer: The ground truth.
         difficulty: As the data set grades it ("1" to "5" in MATH); empty if it does not.
         subject: "Algebra" …; empty if unknown.
+        solution: A worked solution that ends in the answer, as answers are read; empty if the row has none.
     """
 
     question: str
     answer: str
     difficulty: str = ""
     subject: str = ""
+    solution: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,13 @@ def read_problem(row: Mapping[str, Any]) -> MathProblem:
     answer = checkable(next(filter(None, answers), "") or answer_text(last_boxed(solution)))
     difficulty = row.get("difficulty", row.get("level"))
     subject = row.get("subject", row.get("type"))
-    return MathProblem(question, answer, answer_text(difficulty).removeprefix("Level "), answer_text(subject))
+    return MathProblem(
+        question,
+        answer,
+        answer_text(difficulty).removeprefix("Level "),
+        answer_text(subject),
+        solution.strip() if last_boxed(solution) else "",
+    )
 
 
 def read_integer_problem(row: Mapping[str, Any]) -> MathProblem:
@@ -125,6 +134,8 @@ class MathSet:
         instruction: What the user message says after the question; may be empty.
         columns: The option and the name of each column that some row must have.
         examples: Stand before each question as turns of the chat; the question then goes without an instruction.
+        has_solutions: Whether rows have worked solutions.
+        with_solutions: Write them, as column `golden_solution`; rows without one are left out.
     """
 
     name: str
@@ -136,6 +147,8 @@ class MathSet:
     instruction: str = INSTRUCTION
     columns: Sequence[tuple[str, str]] = ()
     examples: Sequence[WorkedExample] = ()
+    has_solutions: bool = False
+    with_solutions: bool = False
 
     def prompt(self, question: str) -> list[dict[str, str]]:
         """The messages of a row."""
@@ -161,7 +174,9 @@ def collect(dataset: MathSet, split: str, rows: Iterable[Mapping[str, Any]]) -> 
         counts["rows read"] += 1
         try:
             problem = dataset.read(row)
-            require_unicode(problem.question, problem.answer, problem.difficulty, problem.subject)
+            require_unicode(problem.question, problem.answer, problem.difficulty, problem.subject, problem.solution)
+            if dataset.with_solutions:
+                _check_solution(problem)
         except UnusableRow as reason:
             counts[str(reason)] += 1
             continue
@@ -181,6 +196,18 @@ def collect(dataset: MathSet, split: str, rows: Iterable[Mapping[str, Any]]) -> 
     return list(entries.values()), counts
 
 
+def _check_solution(problem: MathProblem) -> None:
+    """A golden solution that the reward calls wrong would never be rewarded.
+
+    Raises:
+        UnusableRow: The problem has no solution, or one with another answer.
+    """
+    if not problem.solution:
+        raise UnusableRow("no worked solution")
+    if not compute_score("", problem.solution, problem.answer)["acc"]:
+        raise UnusableRow("its worked solution has another answer")
+
+
 def to_rows(dataset: MathSet, split: str, entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """Rows of verl's schema."""
     return [
@@ -192,6 +219,7 @@ def to_rows(dataset: MathSet, split: str, entries: Iterable[Entry]) -> list[dict
             split=split,
             ability="math",
             extra_info={"difficulty": entry.problem.difficulty, "subject": entry.problem.subject},
+            **({"golden_solution": entry.problem.solution} if dataset.with_solutions else {}),
         )
         for entry in entries
     ]

@@ -1,19 +1,28 @@
 """What golden redaction asks of the rest of a configuration and of its data; checked before Ray starts."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
+from recipe.golden_redaction.method.judging import is_right
 from recipe.golden_redaction.method.problems import Problem, hold_out, read_problems
 from recipe.golden_redaction.method.prompt_format import check_model
+from recipe.golden_redaction.method.worked import RowFormat, WorkedProblem, check_solutions, read_worked
 from recipe.golden_redaction.records.records import warm_start
 from recipe.golden_redaction.records.schema import RecordError
 from recipe.golden_redaction.sandbox import make_executor
 from recipe.golden_redaction.settings import GoldenSettings, read_settings
 from verl_ext.core.errors import ConfigError
+from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.data.row_report import reasons
+from verl_ext.launch.launch import choose_reward
+from verl_ext.launch.preflight.reward import function_name, load_function
 from verl_ext.sandbox.policy import SandboxUnavailableError
+
+# Golden solutions that the reward function is tried on before Ray starts.
+TRIED_SOLUTIONS = 200
 
 
 def check_config(config: DictConfig) -> GoldenSettings:
@@ -26,17 +35,41 @@ def check_config(config: DictConfig) -> GoldenSettings:
     problems = _problems(config)
     if problems:
         raise ConfigError("golden redaction does not go with this configuration:\n  - " + "\n  - ".join(problems))
+    if settings.verifier == "reward":
+        choose_reward(config)
+        apply_prompt_format(config)
     _check_tasks(config, settings)
     if settings.records.warm_start is not None:
         try:
             warm_start(Path(config.golden.records.warm_start), settings.records.max_staleness)
         except RecordError as error:
             raise ConfigError(f"golden.records.warm_start: {error}") from None
-    try:
-        make_executor(settings.sandbox).close()
-    except SandboxUnavailableError as error:
-        raise ConfigError(f"golden.sandbox: {error}") from None
+    if settings.verifier == "sandbox":
+        try:
+            make_executor(settings.sandbox).close()
+        except SandboxUnavailableError as error:
+            raise ConfigError(f"golden.sandbox: {error}") from None
     return settings
+
+
+def read_run_problems(config: DictConfig, settings: GoldenSettings, tokenizer: Any) -> tuple[list[Problem], str]:
+    """The problems of a run, and in words how many rows were left out for which reason.
+
+    Raises:
+        ConfigError: The files are not what the verifier needs, or no problem is left.
+    """
+    if settings.verifier == "reward":
+        found, counts = read_worked(data_files(config), tokenizer, settings.limits, _row_format(config))
+        return [*found], reasons(counts)
+    problems, counts = read_problems(data_files(config), tokenizer, settings.limits, prompt=settings.prompt)
+    return hold_out(problems, settings.reward), reasons(counts)
+
+
+def _row_format(config: DictConfig) -> RowFormat:
+    template = dict(config.data.apply_chat_template_kwargs)
+    if given := config.actor_rollout_ref.model.get("custom_chat_template"):
+        template["chat_template"] = given
+    return RowFormat(config.data.prompt_key, config.data.reward_fn_key, template)
 
 
 def data_files(config: DictConfig) -> list[str]:
@@ -78,12 +111,26 @@ def _problems(config: DictConfig) -> list[str]:
             "golden.visit_ahead=true asks the engines while the actor is trained, and they would be asleep: set "
             "rollout.free_cache_engine=false (they keep their memory then), or golden.visit_ahead=false"
         )
+    if config.golden.verifier == "reward":
+        problems += _of_programs(config)
     if config.golden.reference != actor.use_kl_loss:
         problems.append(
             "verl builds a reference policy only with actor.use_kl_loss=true (its KL loss itself is not used here): "
             f"set it to {str(config.golden.reference).lower()}, as golden.reference is"
         )
     return problems
+
+
+def _of_programs(config: DictConfig) -> list[str]:
+    """Settings that only programs of ARC tasks have a use for, where they are not at their defaults."""
+    own, default = read_settings(config), GoldenSettings()
+    changed = [name for name in ("prompt", "reward", "sandbox") if getattr(own, name) != getattr(default, name)]
+    if own.limits.max_cells is not None:
+        changed.append("limits.max_cells")
+    return [
+        f"golden.{name} is for programs of ARC tasks: leave it at its default with golden.verifier=reward"
+        for name in changed
+    ]
 
 
 def _asks_for_texts(golden: DictConfig) -> bool:
@@ -105,11 +152,12 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
         raise ConfigError(
             f"actor_rollout_ref.model.path={path}: no model with a tokenizer there ({str(error).splitlines()[0]})"
         ) from None
-    check_model(Path(path), settings.prompt)
-    problems, counts = read_problems(data_files(config), tokenizer, settings.limits, prompt=settings.prompt)
-    problems = hold_out(problems, settings.reward)
-    print(f"{len(problems)} problems ({reasons(counts)}), {_range(problems)}")
-    print(f"rewards: {_reward(problems)}")
+    is_program = settings.verifier == "sandbox"
+    if is_program:
+        check_model(Path(path), settings.prompt)
+    problems, left_out = read_run_problems(config, settings, tokenizer)
+    print(f"{len(problems)} problems ({left_out}), {_range(problems)}")
+    print(f"rewards: {_reward(problems) if is_program else _check_verifier(config, problems, tokenizer)}")
     states = settings.entries_per_update * settings.sync_every
     if settings.visit_ahead and len(problems) < 2 * states:
         raise ConfigError(
@@ -125,6 +173,14 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
             f"{needed} tokens, but the engine's context has {given}: lower max_new_tokens, set "
             "golden.limits.max_prompt_tokens, or raise rollout.max_model_len"
         )
+
+
+def _check_verifier(config: DictConfig, problems: Sequence[Problem], tokenizer: Any) -> str:
+    """Try the reward function on the first golden solutions; what was tried, in words."""
+    first = [problem for problem in problems[:TRIED_SOLUTIONS] if isinstance(problem, WorkedProblem)]
+    function = load_function(config)
+    check_solutions(first, lambda case, text: is_right(function, case, text), tokenizer)
+    return f"{function_name(config)}, which calls the first {len(first)} golden solutions right"
 
 
 def _reward(problems: list[Problem]) -> str:

@@ -41,7 +41,7 @@ def _yaml(value: Any) -> str:
 
 
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-_SANDBOX, _PROBES = ": the sandbox judges", ": golden_probes.jsonl has the probes"
+_JUDGE, _PROBES = ": golden.verifier judges", ": golden_probes.jsonl has the probes"
 
 UNSUPPORTED = (
     _nothing_of_it("data.train_batch_size", 1, ": golden.entries_per_update is the number of states per update"),
@@ -97,9 +97,13 @@ UNSUPPORTED = (
     _nothing_of_it("algorithm.rollout_correction.rollout_rs", None),
     _nothing_of_it("critic.enable", False),
     _nothing_of_it("distillation.enabled", False),
-    _nothing_of_it("reward.custom_reward_function.path", None, _SANDBOX),
-    _nothing_of_it("reward.reward_manager.name", "naive", _SANDBOX),
-    _nothing_of_it("reward.reward_model.enable", False, _SANDBOX),
+    Unsupported(
+        "reward.custom_reward_function.path",
+        lambda value, config: bool(value) and config.golden.verifier == "sandbox",
+        "the sandbox judges programs. Leave it at null, or set golden.verifier=reward",
+    ),
+    _nothing_of_it("reward.reward_manager.name", "naive", _JUDGE),
+    _nothing_of_it("reward.reward_model.enable", False, _JUDGE),
     _nothing_of_it("trainer.rollout_data_dir", None, ": `python -m verl_ext.report trace` shows all rollouts"),
     _nothing_of_it("trainer.validation_data_dir", None, _PROBES),
     _nothing_of_it("trainer.log_val_generations", 0, _PROBES),

@@ -1,6 +1,12 @@
-"""The executor that a configuration asks for."""
+"""The judge of answers that a configuration asks for, and the executor of programs."""
 
-from recipe.golden_redaction.settings import SandboxSettings
+from typing import Any
+
+from omegaconf import DictConfig
+
+from recipe.golden_redaction.method.judging import Judge, ProgramJudge, RewardJudge
+from recipe.golden_redaction.settings import GoldenSettings, SandboxSettings
+from verl_ext.launch.preflight.reward import load_function
 from verl_ext.sandbox.executor import Executor
 from verl_ext.sandbox.fusion import DEFAULT_WORKERS, SandboxFusionExecutor
 from verl_ext.sandbox.policy import SandboxPolicy
@@ -26,3 +32,16 @@ def make_executor(settings: SandboxSettings) -> Executor:
         assert settings.url is not None  # checked by the settings
         return SandboxFusionExecutor(settings.url, call_sandbox_api, policy, settings.workers or DEFAULT_WORKERS)
     return SandboxPool(policy, settings.workers)
+
+
+def make_judge(config: DictConfig, settings: GoldenSettings, tokenizer: Any) -> Judge:
+    """A judge, to be closed by its user; errors as of `make_executor`.
+
+    Args:
+        config: Of the run, for its reward function.
+        settings: Its `golden`.
+        tokenizer: Of the policy.
+    """
+    if settings.verifier == "reward":
+        return RewardJudge(load_function(config), tokenizer)
+    return ProgramJudge(make_executor(settings.sandbox), tokenizer, settings.records.outputs)

@@ -100,6 +100,10 @@ class ProbeSettings(Settings):
 class GoldenSettings(Settings):
     """Settings of the token trainer."""
 
+    verifier: Literal["sandbox", "reward"] = "sandbox"
+    """What judges an answer. sandbox: it is a program, run on the pairs of an ARC task. reward: the run's reward
+    function reads it; the data have a column golden_solution with a worked solution as text."""
+
     entries_per_update: int = Field(default=4, ge=1)
     """States of one update of the actor."""
 

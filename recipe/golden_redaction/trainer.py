@@ -16,19 +16,18 @@ from transformers import GenerationConfig
 from verl.trainer.ppo.utils import Role
 from verl.utils.torch_dtypes import PrecisionType
 
-from recipe.golden_redaction.checks import data_files
+from recipe.golden_redaction.checks import read_run_problems
 from recipe.golden_redaction.loss.tensor_statistics import statistics_metrics
 from recipe.golden_redaction.method.findings import run_findings
 from recipe.golden_redaction.method.labelled_states import LabelledState, ReferenceLogProbs, StateTokens, mini_batches
 from recipe.golden_redaction.method.probes import probe_metrics, probe_rows, probe_states
-from recipe.golden_redaction.method.problems import hold_out, read_problems
 from recipe.golden_redaction.method.redaction import RedactionController
 from recipe.golden_redaction.method.rollouts import StateVisitor
 from recipe.golden_redaction.method.visits import Moment, StateVisit, copying_metrics, probability_gaps, visit_metrics
 from recipe.golden_redaction.movement_probe import MovementProbe
 from recipe.golden_redaction.records.records import TrainingRecords, make_entry
 from recipe.golden_redaction.run_files import ENTRIES, PROBES, REFERENCE, TENSORS
-from recipe.golden_redaction.sandbox import make_executor
+from recipe.golden_redaction.sandbox import make_judge
 from recipe.golden_redaction.settings import read_settings
 from recipe.golden_redaction.texts import TextLogProbs
 from recipe.golden_redaction.visiting import Visits
@@ -79,9 +78,8 @@ class GoldenTrainer(SignalTrainer):
 
     def set_up_problems(self) -> None:
         """Read the problems, and what a warm start brings; verl's data loader is there."""
-        files, prompt = data_files(self.config), self.golden.prompt
-        problems, _ = read_problems(files, self.tokenizer, self.golden.limits, prompt=prompt)
-        self.problems = {problem.id: problem for problem in hold_out(problems, self.golden.reward)}
+        problems, _ = read_run_problems(self.config, self.golden, self.tokenizer)
+        self.problems = {problem.id: problem for problem in problems}
         lengths = {problem.id: len(problem.golden_ids) for problem in problems}
         self.controller = RedactionController(lengths, self.golden.redaction)
         self._earlier = read_earlier_run(self.golden.records, self.problems)
@@ -91,15 +89,13 @@ class GoldenTrainer(SignalTrainer):
             self.actor_rollout_wg.compute_attention_in(ATTENTION_DTYPES[self.golden.attention_dtype])
         self.engines = ServingEngines(self.llm_server_manager.get_replicas())
         self.texts = TextLogProbs(self.engines, self.problems)
-        self.executor = make_executor(self.golden.sandbox)
+        self.judge = make_judge(self.config, self.golden, self.tokenizer)
         self.visitor = StateVisitor(
             self.engines,
-            self.executor,
-            self.tokenizer,
+            self.judge,
             _end_tokens(self.config.actor_rollout_ref.model.path, self.tokenizer),
             self.golden.credit,
             self.golden.max_new_tokens,
-            self.golden.records.outputs,
         )
         self.new_visits = Visits(
             self.controller,
@@ -119,7 +115,7 @@ class GoldenTrainer(SignalTrainer):
         try:
             super().fit(agent_loop_manager)
         finally:
-            self.executor.close()
+            self.judge.close()
             self.new_visits.close()
 
     # ------------------------------ one step ------------------------------
@@ -140,7 +136,8 @@ class GoldenTrainer(SignalTrainer):
         with self.timed("ref"):
             self._ask_reference(visits)
         metrics.update(visit_metrics(visits))
-        metrics.update(copying_metrics(visits, {name: len(p.pairs) for name, p in self.problems.items()}))
+        if self.golden.verifier == "sandbox":
+            metrics.update(copying_metrics(visits, {name: len(p.pairs) for name, p in self.problems.items()}))
         with self.timed("update_actor"):
             batches = mini_batches(visits, self.golden.entries_per_update, self.golden.targets.reduction)
             self._update(batches, metrics)

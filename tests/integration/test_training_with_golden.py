@@ -61,6 +61,7 @@ def test_rewards_are_what_the_sandbox_says_of_the_joined_program(golden_lab: Lab
 
     def judge_again(trainer: Any, entries: list[dict[str, Any]]) -> tuple[list[float | None], list[float | None]]:
         from recipe.golden_redaction.records.records import read_visit
+        from recipe.golden_redaction.sandbox import make_executor
         from verl_ext.arc.prompts import program
 
         jobs, found = [], []
@@ -71,7 +72,8 @@ def test_rewards_are_what_the_sandbox_says_of_the_joined_program(golden_lab: Lab
                 for rollout in action:
                     jobs.append((program(visible + rollout.text), problem.reward_pairs))
                     found.append(rollout.reward)
-        return found, [result.reward for result in trainer.executor.check_many(jobs)]
+        with make_executor(trainer.golden.sandbox) as executor:
+            return found, [result.reward for result in executor.check_many(jobs)]
 
     found, again = golden_lab.call(judge_again, _entries(golden_lab))
     assert found == again

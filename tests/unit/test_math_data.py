@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import json
 import random
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -209,6 +210,34 @@ def test_rows_without_a_checkable_answer_go_with_their_reason(name: str, row: di
 )
 def test_the_answer_comes_from_the_proper_field(name: str, row: dict[str, Any], answer: str):
     assert script(name).DATASET.read({"problem": "What?", **row}).answer == answer
+
+
+def test_worked_solutions_are_written_on_request_and_agree_with_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rows = [
+        {"question": "What is 3 x 4?", "answer": "It is 3 x 4 = <<3*4=12>>12.\n#### 12"},
+        {"question": "What is 999 + 1?", "answer": "#### 1,000"},
+    ]
+    arguments = ["--input", str(write_jsonl(tmp_path / "in.jsonl", rows)), "--local_save_dir", str(tmp_path)]
+    script("gsm8k").main([*arguments, "--solutions"])
+    written = pq.read_table(tmp_path / "gsm8k.parquet").to_pylist()
+    assert [row["golden_solution"] for row in written] == [
+        "It is 3 x 4 = 12.\nThe answer is \\boxed{12}.",
+        "The answer is \\boxed{1000}.",
+    ]
+    script("gsm8k").main(arguments)
+    assert "golden_solution" not in pq.read_table(tmp_path / "gsm8k.parquet").column_names
+
+    solutions = [r"So \boxed{\frac12}.", r"So \boxed{\frac13}.", "One half."]
+    rows = [{"problem": f"Half of {n}?", "answer": "0.5", "solution": text} for n, text in enumerate(solutions)]
+    arguments[1] = str(write_jsonl(tmp_path / "in.jsonl", rows))
+    script("math_train").main([*arguments, "--solutions"])
+    written = pq.read_table(tmp_path / "math_train.parquet").to_pylist()
+    assert [row["golden_solution"] for row in written] == [solutions[0]]
+    printed = capsys.readouterr().out
+    assert re.search(r"its worked solution has another answer +1\n", printed)
+    assert re.search(r"no worked solution +1\n", printed)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_another_test_set(tmp_path: Path):

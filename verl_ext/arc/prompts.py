@@ -108,11 +108,11 @@ class SizeLimits(Settings):
     """Tokens of the golden solution. null: no limit."""
 
     def exceeded_by(
-        self, task: Task, prompt_ids: Sequence[int] | None = None, golden_ids: Sequence[int] | None = None
+        self, task: Task | None, prompt_ids: Sequence[int] | None = None, golden_ids: Sequence[int] | None = None
     ) -> str | None:
-        """Which limit a task breaks, in words for a report; None if it breaks none. Ids may be None: not checked."""
+        """Which limit a task breaks, in words for a report; None if it breaks none. What is None is not checked."""
         for what, size, limit in (
-            ("cells in the examples", task.num_cells, self.max_cells),
+            ("cells in the examples", 0 if task is None else task.num_cells, self.max_cells),
             ("prompt tokens", len(prompt_ids or ()), self.max_prompt_tokens),
             ("golden tokens", len(golden_ids or ()), self.max_golden_tokens),
         ):

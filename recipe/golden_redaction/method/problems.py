@@ -36,7 +36,7 @@ class Problem:
     """One task.
 
     Attributes:
-        id: Of the task, eight hexadecimal digits.
+        id: Of an ARC task, eight hexadecimal digits.
         prompt_ids: Rendered prompt with the assistant prefix.
         golden_ids: Golden solution behind the prefix; empty for a task without one.
         pairs: The examples, which the prompt shows.
@@ -47,8 +47,8 @@ class Problem:
     id: str
     prompt_ids: tuple[int, ...]
     golden_ids: tuple[int, ...]
-    pairs: tuple[Pair, ...]
-    test_pairs: tuple[Pair, ...]
+    pairs: tuple[Pair, ...] = ()
+    test_pairs: tuple[Pair, ...] = ()
     held_out: tuple[Pair, ...] = ()
 
     @property

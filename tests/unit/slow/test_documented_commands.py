@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import verl.trainer
 from command_server import CommandServer
@@ -23,6 +24,7 @@ from verl.utils.config import validate_config
 
 from recipe.fast_dapo.settings import read_settings, resolve_group_size
 from verl_ext.core.compat import SKIP_VARIABLE
+from verl_ext.data.schema import write_parquet
 from verl_ext.launch.compatibility import check_compatibility
 from verl_ext.launch.recipe import recipes
 
@@ -205,6 +207,9 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
     make_data(made.data("val"), range(600, 664), data_source="math500")
     make_data(made.data("influence"), range(664, 728), data_source="math500")
     make_arc(made.folder / "arc")
+    rows = pq.read_table(made.data("train")).to_pylist()
+    worked = [row | {"golden_solution": f"\\boxed{{{row['reward_model']['ground_truth']}}}"} for row in rows]
+    write_parquet(worked, made.data("worked"))
     made.tools.write_text(json.dumps({"tools": [TOOL]}))  # JSON is YAML
     return made
 
@@ -212,7 +217,9 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
 def _brought_along(command: Command, made: StandIns) -> list[str]:
     """The stand-ins of a command, in place of what it names."""
     data, model, validation = made.data("train"), made.model(), [f"data.val_files={made.data('val')}"]
-    if "golden_redaction" in str(command):
+    if "golden.verifier=reward" in str(command):
+        data, validation = made.data("worked"), []
+    elif "golden_redaction" in str(command):
         data, model, validation = made.folder / "arc/arc_agi_1_training.parquet", made.folder / "arc/model", []
     if "tracin" in str(command):
         validation += [f"tracin.validation_files={made.data('influence')}"]

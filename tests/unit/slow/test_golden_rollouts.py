@@ -14,9 +14,10 @@ import pytest
 
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from recipe.golden_redaction.method.credit import CreditSettings
+from recipe.golden_redaction.method.judging import Answer, ProgramJudge
 from recipe.golden_redaction.method.problems import Problem, RewardSettings, hold_out
 from recipe.golden_redaction.method.redaction import RedactedState
-from recipe.golden_redaction.method.rollouts import Answer, StateVisitor
+from recipe.golden_redaction.method.rollouts import StateVisitor
 from recipe.golden_redaction.method.visits import Rollout, StateVisit, copying_metrics
 from recipe.golden_redaction.settings import GoldenSettings
 from verl_ext.arc.prompts import CODE_PREFIX, FENCE
@@ -129,9 +130,8 @@ class Made:
         self.engine = ScriptedEngine(script)
         self.executor = WatchedExecutor(pool, breaks)
         self.phases: list[str] = []
-        self.visitor = StateVisitor(
-            self.engine, self.executor, TOKENIZER, frozenset([END]), SETTINGS, MAX_NEW_TOKENS, with_outputs
-        )
+        self.judge = ProgramJudge(self.executor, TOKENIZER, with_outputs)
+        self.visitor = StateVisitor(self.engine, self.judge, frozenset([END]), SETTINGS, MAX_NEW_TOKENS)
 
     def visit(self, *states: tuple[Problem, int]) -> list[StateVisit]:
         def timed(name: str) -> Any:
@@ -320,9 +320,9 @@ def test_outputs_are_kept_where_they_are_wanted(make):
 def test_answers_without_any_that_can_be_judged_run_nothing(make):
     made = make({})
     lost = Answer(problem(), tuple(ids(GOLDEN)), (token("x"),), is_whole=False)
-    assert made.visitor.judge([lost]) == [Rollout("x", None, ("infrastructure_error",))]
+    assert made.judge.session()([lost]) == [Rollout("x", None, ("infrastructure_error",))]
     assert not any(made.executor.calls)
-    assert made.visitor.judge([]) == []
+    assert made.judge.session()([]) == []
 
 
 # ------------------------------ free rollouts ------------------------------
@@ -354,7 +354,7 @@ def rewards(made: Made, settings: RewardSettings) -> list[float | None]:
     task = Problem("a", (1,), tuple(ids(GOLDEN)), tuple(GROWS[:2]), (GROWS[2],))
     (task,) = hold_out([task], settings)
     answers = [Answer(task, (), tuple(ids(text)), True) for text in (COPIED, COPIED_WITH_TEST, RULE)]
-    return [rollout.reward for rollout in made.visitor.judge(answers)]
+    return [rollout.reward for rollout in made.judge.session()(answers)]
 
 
 def test_a_table_of_the_examples_earns_nothing(make, tmp_path):
@@ -376,7 +376,7 @@ def test_what_is_copied_is_counted(make):
     visit = StateVisit("a", 1, (1,), 1, (1,), 0)
     wrong = '\n    - Wrong.\n    """\n    return [[9]]'
     visit.rollouts = (
-        tuple(made.visitor.judge([Answer(task, (), tuple(ids(t)), True) for t in (COPIED, RULE, wrong)])),
+        tuple(made.judge.session()([Answer(task, (), tuple(ids(t)), True) for t in (COPIED, RULE, wrong)])),
     )
     assert [len(rollout.statuses) for rollout in visit.rollouts[0]] == [3, 3, 1]
     assert copying_metrics([visit], {"a": 2}) == {"golden/rollouts/examples_only": pytest.approx(1 / 3)}

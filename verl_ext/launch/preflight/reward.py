@@ -42,7 +42,7 @@ def check_reward(config: DictConfig, cases: Sequence[Case], success: Success | N
 
 
 def _try_all(config: DictConfig, cases: Sequence[Case]) -> list[Trial]:
-    function = _load(config)
+    function = load_function(config)
     return [try_case(function, case) for case in cases]
 
 
@@ -52,7 +52,8 @@ def function_name(config: DictConfig) -> str:
     return f"reward.custom_reward_function={node.path}:{node.name}" if node.path else "verl's default reward function"
 
 
-def _load(config: DictConfig) -> Callable[..., Any]:
+def load_function(config: DictConfig) -> Callable[..., Any]:
+    """The run's reward function, or else verl's default."""
     from verl.trainer.ppo.reward import get_custom_reward_fn
     from verl.utils.reward_score import default_compute_score
 

@@ -67,15 +67,20 @@ class Success:
 def try_case(function: Callable[..., Any], case: Case) -> Trial:
     """Score a wrong answer and the right ones, as verl's reward manager does."""
     try:
-        wrong = _score(function, case, WRONG_ANSWER)
-        right = [_score(function, case, form.format(case.ground_truth)) for form in RIGHT_ANSWERS]
+        wrong = score_answer(function, case, WRONG_ANSWER)
+        right = [score_answer(function, case, form.format(case.ground_truth)) for form in RIGHT_ANSWERS]
     # Whatever a function of the user's raises.
     except Exception as error:
         return Trial(case, error=place(error))
     return Trial(case, wrong, tuple(right))
 
 
-def _score(function: Callable[..., Any], case: Case, answer: str) -> Verdict:
+def score_answer(function: Callable[..., Any], case: Case, answer: str) -> Verdict:
+    """Score one answer, as verl's reward manager does.
+
+    Raises:
+        TypeError: The function's result is neither a number nor a dict with a number under `score`.
+    """
     extra_info = {**case.extra_info, "num_turns": None, "rollout_reward_scores": {}}
     result = function(
         data_source=case.data_source, solution_str=answer, ground_truth=case.ground_truth, extra_info=extra_info
