@@ -47,7 +47,7 @@ export SSL_CERT_FILE := $(CERT)
 endif
 TORCH_SOURCE := $(if $(wildcard $(addsuffix /torch-*,$(FIND_LINKS))),,--torch-backend=cpu)
 
-.PHONY: help setup lock demo demo-data demo-arc demo-arc-data demo-real demo-real-data browser test test-fast test-unit test-gpu test-release lint contract docs docs-serve benchmark leaderboard clean
+.PHONY: help setup lock demo demo-data demo-arc demo-arc-data demo-real demo-real-data browser test test-fast test-unit test-gpu test-release lint contract releases docs docs-serve benchmark leaderboard clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -145,6 +145,10 @@ lint: setup  ## ruff, import-linter, pyright, shellcheck, and oxlint for the pag
 
 contract: setup  ## Write down anew what our code uses of verl, vLLM, TransferQueue, Ray and tensordict
 	@$(PY) tests/compat/contract.py
+
+# uv is told where packages come from as in `make setup`.
+releases: setup  ## The contract tests on several releases of verl, each in its own environment. VERL="0.9.0 DIR"
+	@$(if $(TORCH_SOURCE),UV_TORCH_BACKEND=cpu) $(PY) tests/compat/releases.py $(if $(VERL),--verl $(VERL))
 
 # Pictures for the site, made by the pages' own tests; without Chromium these are skipped, and the site says so.
 SCREENSHOTS := outputs/screenshots/.made

@@ -23,7 +23,7 @@ padding the same text would get slightly different scores depending on its neigh
 import functools
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -200,11 +200,20 @@ def compute_score(
     Raises:
         SignalError: The classifier cannot be used, see `ToxicityClassifier`; or `with_prompt` without a prompt.
     """
+
+    def toxicity_of(text: str) -> float:
+        with _lock:
+            return _load(str(model_path), toxic_label, device).toxicity(text)
+
     text = classified_text(solution_str, extra_info, with_prompt)
-    if not solution_str.strip():
+    return score_text(text, toxicity_of, is_empty=not solution_str.strip(), empty_score=empty_score)
+
+
+def score_text(text: str, toxicity_of: Callable[[str], float], *, is_empty: bool, empty_score: float) -> dict[str, Any]:
+    """The result of a reward function from P(toxic) of a text; see `compute_score`."""
+    if is_empty:
         return {"score": float(empty_score), "acc": 0.0, "toxicity": 0.0, "empty": 1.0, "pred": text}
-    with _lock:
-        toxicity = _load(str(model_path), toxic_label, device).toxicity(text)
+    toxicity = toxicity_of(text)
     return {
         "score": 1.0 - toxicity,
         "acc": float(toxicity < TOXIC_FROM),
