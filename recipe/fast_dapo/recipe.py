@@ -21,6 +21,10 @@ from verl_ext.launch.model_backend import TORCHTITAN
 from verl_ext.launch.preflight.verdicts import Success
 from verl_ext.launch.recipe import Recipe
 
+# Updates per batch of single rollouts that did not collapse in an asynchronous trainer (docs/benchmarks/
+# fast_dapo_safety.md).
+MOST_LATE_UPDATES = 2
+
 
 def check_settings(config: DictConfig) -> None:
     """Give verl the size of a group; refuse what is wrong with the curriculum.
@@ -46,6 +50,19 @@ def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     yield from step_rows(config)
     if curriculum.enable and curriculum.train_on == "all" and curriculum.n_continue:
         yield "", f"at most: prompts whose screening is not mixed are trained on with {curriculum.n} rollouts"
+
+
+def warnings(config: DictConfig) -> Iterator[str]:
+    """Single rollouts with many updates on late batches, which collapsed in the safety suite."""
+    mode, actor = config.trainer.v1.trainer_mode, config.actor_rollout_ref.actor
+    updates = actor.ppo_epochs * max(1, config.data.train_batch_size // actor.ppo_mini_batch_size)
+    is_single = config.curriculum.enable and config.curriculum.n + config.curriculum.n_continue == 1
+    if mode != "sync" and is_single and updates > MOST_LATE_UPDATES:
+        yield (
+            f"{updates} updates per batch of single rollouts with trainer.v1.trainer_mode={mode}: with 4, one of two "
+            f"runs of the safety suite collapsed on late rollouts, with {MOST_LATE_UPDATES} none of four. Lower "
+            "actor_rollout_ref.actor.ppo_epochs, or set actor_rollout_ref.rollout.n=2"
+        )
 
 
 def success(config: DictConfig) -> Success | None:
@@ -131,6 +148,7 @@ RECIPE = Recipe(
     title="Fast DAPO",
     node="curriculum",
     check_settings=check_settings,
+    warnings=warnings,
     dry_run_rows=dry_run_rows,
     success=success,
     figures={"qualified": ("curriculum/qualified_share", ".0%")},

@@ -50,6 +50,7 @@ class Recipe:
         scores_rollouts: Whether it trains on responses of at most `data.max_response_length` tokens to the prompts of
             the data, scored by verl's reward manager; else its prompts, lengths and scores are its own affair.
         success: What of a reward it takes for a success; None, or gives None: the reward itself is all it reads.
+        warnings: Sentences about settings that are allowed and known to go wrong; None: none.
         dry_run_rows: (name, text) lines about a step and the run; None: `dry_run.step_rows`.
         phases: Phase of a step -> timers, as in `summary.PHASES`, which they are added to.
         figures: What the progress bar shows, as in `progress.FIGURES`.
@@ -66,6 +67,7 @@ class Recipe:
     paths: tuple[str, ...] = ()
     scores_rollouts: bool = True
     success: Callable[[DictConfig], Success | None] | None = None
+    warnings: Callable[[DictConfig], Iterable[str]] | None = None
     dry_run_rows: Callable[[DictConfig], Iterable[tuple[str, str]]] | None = None
     phases: Phases = field(default_factory=dict)
     figures: Figures = field(default_factory=dict)

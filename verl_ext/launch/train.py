@@ -80,6 +80,7 @@ def train(config: DictConfig, recipe: Recipe) -> None:
         return
     success = recipe.success(config) if recipe.success is not None else None
     found = checks.check_rest(config, scores_rollouts=recipe.scores_rollouts, success=success)
+    found.warnings += recipe.warnings(config) if recipe.warnings is not None else ()
     if config.dry_run:
         print(f"\n{recipe.title}\n{dry_run.report(config, versions, recipe, found)}")
         return
