@@ -21,12 +21,11 @@ from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_vanilla
 from data_preprocess.arithmetic import POOLS, PoolSettings, build_rows
 from recipe.tracin.method.disjoint import check_disjoint
 from recipe.tracin.method.selection import Selection, SelectionSettings, Unit, keep_all, select_samples
-from recipe.tracin.method.validation import ValidationSet, ValidationSettings
+from recipe.tracin.method.validation import ValidationSettings
 from recipe.tracin.settings import Preconditioner
-from verl_ext.influence.batches import MAX_WEIGHT, flat
+from verl_ext.influence.batches import MAX_WEIGHT
 from verl_ext.influence.method.denominators import row_factors, rows_to_mask
 from verl_ext.influence.method.ghost import GhostInfluence
-from verl_ext.influence.method.preconditioner import adam_factors
 
 AGGREGATION = "token-mean"
 
@@ -152,6 +151,14 @@ class InfluencePolicy(Policy):
         loss.backward()
         self._optimize()
 
+    def step_on_tokens(self, samples: Samples, advantages: torch.Tensor, kept_BT: torch.Tensor) -> None:
+        """One update on some tokens, the mean over those; none without any."""
+        if not kept_BT.any():
+            return
+        self.optimizer.zero_grad()
+        self.loss(samples, advantages, samples.mask * kept_BT).backward()
+        self._optimize()
+
     def step_along_validation_gradient(self) -> None:
         """One update by G itself."""
         gradients = self.ghost.validation_gradients()
@@ -165,124 +172,16 @@ class InfluencePolicy(Policy):
         self.optimizer.step()
 
 
-class Scorer:
-    """Influence scores of a batch.
-
-    Args:
-        validation: The product's settings.
-        gradient_only: No scores are wanted, only G.
-        exact: G is the gradient of the probability of the right answers to all validation prompts: the expected reward
-            without any sampling noise. Tells the noise of G from the limits of the method.
-        weighted: Importance weights of validation rollouts, as in the product; false: all are 1.
-        preconditioner: Of G, as in the product.
-    """
-
-    def __init__(
-        self,
-        data: InfluenceTask,
-        validation: ValidationSettings,
-        *,
-        exact: bool = False,
-        gradient_only: bool = False,
-        weighted: bool = False,
-        preconditioner: Preconditioner = "none",
-    ) -> None:
-        self.data, self.settings, self.exact, self.gradient_only = data, validation, exact, gradient_only
-        self.weighted, self.preconditioner = weighted, preconditioner
-        self.chooser = ValidationSet(validation, data.num_validation)
-        self.num_rollouts = 0
-        self._chosen: Samples | None = None
-
-    def scores(
-        self, policy: InfluencePolicy, samples: Samples, advantages: torch.Tensor, step: int
-    ) -> tuple[np.ndarray | None, dict[str, float]]:
-        """(B,) float64, or None where none are wanted or G does not exist; and what is known about G."""
-        ghost, in_batch = policy.ghost, self.settings.strategy == "in_batch"
-        ghost.reset_validation()
-        metrics: dict[str, float] = {}
-        if in_batch:
-            with ghost.validation():
-                policy.loss(samples, advantages, samples.mask).backward()
-        elif self.exact:
-            with ghost.validation():
-                self._exact_loss(policy).backward()
-        elif not self._validation_gradient(policy, step, metrics):
-            return None, metrics
-        if self.gradient_only:
-            return None, metrics
-        self._precondition(policy, keep=in_batch)
-        ghost.reset_scores()
-        with ghost.scoring(policy.sample_index(samples), keep_gradients=in_batch, check_identity=step == 1):
-            policy.loss(samples, advantages, samples.mask).backward()
-        scores = ghost.scores(len(samples.mask))
-        if in_batch:
-            scores = scores - ghost.self_influence(len(samples.mask))
-        if step == 1:
-            metrics["identity_error"] = ghost.identity_error()
-        ghost.reset_scores()
-        return scores.numpy(), metrics
-
-    def agreement_with_exact(self, policy: InfluencePolicy) -> float:
-        """Cosine of the G in use and the exact one, both preconditioned if G is."""
-        ghost = policy.ghost
-        ours = flat(ghost.validation_gradients()).clone()
-        ghost.reset_validation()
-        with ghost.validation():
-            self._exact_loss(policy).backward()
-        self._precondition(policy)
-        return float(torch.cosine_similarity(ours, flat(ghost.validation_gradients()), dim=0))
-
-    def _precondition(self, policy: InfluencePolicy, *, keep: bool = False) -> None:
-        if self.preconditioner == "none":
-            return
-        parameters = dict(policy.model.named_parameters())
-        factors = adam_factors(policy.optimizer, {name: parameters[name] for name in policy.ghost.names})
-        if factors is not None:
-            policy.ghost.precondition(factors, keep=keep)
-
-    def _exact_loss(self, policy: InfluencePolicy) -> torch.Tensor:
-        rows = range(self.data.num_train, self.data.num_train + self.data.num_validation)
-        answers = policy.tensors([Rollout(row, policy.task.answers[row], torch.empty(0), 1.0) for row in rows])
-        log_probs = policy._log_probs(answers.prompts, answers.responses)
-        return -(log_probs * answers.mask).sum(1).exp().mean()
-
-    def _validation_gradient(self, policy: InfluencePolicy, step: int, metrics: dict[str, float]) -> bool:
-        """G as verl_ext/influence/worker.py makes it, in two halves."""
-        if self.chooser.needs_refresh(step):
-            places = np.repeat(self.chooser.prompts_to_roll_out(step), self.settings.rollouts_per_prompt)
-            rollouts = policy.sample((self.data.num_train + places).tolist())
-            self.num_rollouts += len(rollouts)
-            choice = self.chooser.choose(step, [rollout.reward for rollout in rollouts], places)
-            self._chosen = None if choice.is_degenerate else policy.tensors([rollouts[i] for i in choice.indices])
-        if self._chosen is None:
-            return False
-        assert self.chooser.choice is not None
-        advantages, halves = self.chooser.choice.advantages, []
-        num_tokens = float(self._chosen.mask.sum())
-        for half in (slice(0, None, 2), slice(1, None, 2)):
-            part = self._chosen.part(half)
-            with policy.ghost.validation():
-                # The divisor of token-mean is that of the whole set.
-                (
-                    policy.validation_loss(part, advantages[half], weighted=self.weighted)
-                    * part.mask.sum()
-                    / num_tokens
-                ).backward()
-            halves.append(flat(policy.ghost.validation_gradients()).clone())
-        first, second = halves[0], halves[1] - halves[0]
-        metrics["half_agreement"] = float(torch.cosine_similarity(first, second, dim=0))
-        return True
-
-
 @dataclass(frozen=True)
 class Method:
     """How samples are chosen.
 
     Attributes:
         name: For people.
-        rule: A rule of `SelectionSettings`; reward_filter: a reported reward of 1; validation_only: none are used.
+        rule: A rule of `SelectionSettings`; reward_filter: a reported reward of 1; validation_only: none are used;
+            tokens: those with a positive share (`token_influence.py`).
         validation: Of the scores; None where none are needed.
-        exact, weighted, preconditioner: See `Scorer`.
+        exact, weighted, sequence, preconditioner, cosine: See `Scorer`.
         lies: Whether rewards are flipped.
         unit: Of `SelectionSettings`.
     """
@@ -293,7 +192,9 @@ class Method:
     exact: bool = False
     lies: bool = True
     weighted: bool = False
+    sequence: bool = False
     preconditioner: Preconditioner = "none"
+    cosine: bool = False
     unit: Unit = "rollout"
 
 
@@ -308,7 +209,7 @@ def choose_samples(
     """The samples of a step that are trained on; all, if scores are needed and there are none."""
     if method.rule == "reward_filter":
         return Selection((rewards > 0.5).astype(np.float64), np.argsort(-rewards, kind="stable"))
-    if scores is None or method.rule == "validation_only":
+    if scores is None or method.rule in ("validation_only", "tokens"):
         return keep_all(len(rewards))
     settings = SelectionSettings(rule=method.rule, unit=method.unit, seed=seed)
     return select_samples(scores, prompts, settings, step)

@@ -14,14 +14,21 @@ Rewards of the trusted prompts are right. Every method trains on 256 rollouts pe
     mixed         half on the trusted prompts, half on the training prompts
     mixed_tracin  the same, with the training prompts' half selected
     majority      on the training prompts, with the group's most frequent answer as the right one
+    gradalign     on the training prompts whose gradient agrees with that of the trusted ones (`gradalign_method.py`)
+    grpo_repeats  ten times on 64 training prompts
+    olr           the same, with refined labels (`olr_method.py`), which need a history of each prompt
 
 Rates: the best of a grid after 20 steps on a seed of its own, per corruption and number of trusted prompts; the grid
-grows while its edge is the best. TracIn's validation rollouts are extra (5 % more).
+grows while its edge is the best. For grpo_repeats and olr after all 40: nothing is refined in the first 20. TracIn's
+validation rollouts are extra (5 % more), and so are those that GradAlign chooses by (at least four times as many as it
+trains on).
 
 PREDICTION, written before the first run, final accuracy with 30 % flips: clean .58, grpo .34, tracin .41 at 128 and 512
 trusted prompts, .36 at 8; trusted_only .40 at 8, .55 at 128, .58 at 512; mixed .52 at 512; majority .30, as most
 prompts' most frequent answer is wrong. With a reversed source tracin .45. With another task's rewards tracin .50, grpo
-.45. So trusted_only wins from 32 prompts on, and mixed_tracin below.
+.45. So trusted_only wins from 32 prompts on, and mixed_tracin below. Of the last three, before their first run and with
+512 trusted prompts: gradalign .36 with flips, which are no property of a prompt, .50 with a reversed source, .47 with
+another task's rewards; grpo_repeats .30 with flips, and olr .31, as few prompts have a majority that rises.
 """
 
 import argparse
@@ -33,15 +40,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from influence_methods import (
-    InfluencePolicy,
-    PromptOrder,
-    Samples,
-    Scorer,
-    make_influence_task,
-)
+from gradalign_method import STEPS as STEPS_PER_CHOICE
+from gradalign_method import ProblemChoice
+from influence_methods import InfluencePolicy, PromptOrder, Samples, make_influence_task
 from influence_report import final_accuracy
+from influence_scores import Scorer
 from learning_lab import Rollout
+from olr_method import EPOCHS, LabelRefinement
 from rate_search import best_rate
 from tracin_utility import BASE, BATCH, GROUP, NUM_PROMPTS, NUM_VALIDATION, ROOT, STEPS, STEPS_PER_LOOK, TUNING_SEED
 from trust_methods import CORRUPTIONS, Corruption, corrupted, damaged_source, majority_rewards
@@ -53,9 +58,14 @@ from verl_ext.evaluation.statistics.estimates import bootstrap_mean
 
 OUTPUT = ROOT / "outputs/benchmarks/tracin_trust"
 TRUSTED = (8, 32, 128, 512)
-METHODS = ("grpo", "clean", "tracin", "trusted_only", "mixed", "mixed_tracin", "majority")
+METHODS = (
+    "grpo", "clean", "tracin", "trusted_only", "mixed", "mixed_tracin", "majority", "gradalign", "grpo_repeats", "olr",
+)  # fmt: skip
 # These know nothing of the trusted prompts: one run serves for all numbers of them.
-WITHOUT_TRUST = ("grpo", "clean", "majority")
+WITHOUT_TRUST = ("grpo", "clean", "majority", "grpo_repeats", "olr")
+WITH_REPEATS = ("grpo_repeats", "olr")
+# Of the streams of wrong rewards: that of the rollouts which GradAlign chooses by.
+CHOOSING = 1_000_000
 RATES = (1e-3, 2e-3, 4e-3)
 TUNING_STEPS = 20
 
@@ -83,22 +93,38 @@ class Run:
         self.tokenizer = build_tokenizer()
         settings = ValidationSettings(strategy="quality", pool_size=min(128, job.trusted), k=min(64, job.trusted))
         self.scorer = Scorer(self.data, settings, weighted=True, preconditioner="adam")
+        self.problems = ProblemChoice(self.policy, self.data, job.seed)
+        self.labels = LabelRefinement()
+        self.orders = PromptOrder(NUM_PROMPTS, job.seed), PromptOrder(job.trusted, job.seed)
+        self.repeated = PromptOrder(NUM_PROMPTS, job.seed).next(STEPS * BATCH // EPOCHS)
+        self.places = PromptOrder(len(self.repeated), job.seed)
 
     def train(self) -> dict[str, Any]:
         """To the end of the job; its history of looks."""
-        job, orders = self.job, (PromptOrder(NUM_PROMPTS, self.job.seed), PromptOrder(self.job.trusted, self.job.seed))
-        num_trusted = {"trusted_only": BATCH, "mixed": BATCH // 2, "mixed_tracin": BATCH // 2}.get(job.method, 0)
+        job = self.job
         history = [{"step": 0, "accuracy": self.policy.accuracy()}]
         for step in range(1, job.steps + 1):
-            prompts = orders[0].next(BATCH - num_trusted)
-            prompts += [NUM_PROMPTS + place for place in orders[1].next(num_trusted)]
+            prompts = self._prompts(step)
             rollouts = self.policy.sample([prompt for prompt in prompts for _ in range(GROUP)])
             samples = self.policy.tensors(rollouts)
             advantages = self.policy.advantages(samples, self._rewards(rollouts, step))
             self.policy.step(samples, advantages, self._selection(samples, advantages, step))
             if step % STEPS_PER_LOOK == 0:
                 history.append({"step": step, "accuracy": self.policy.accuracy()})
-        return {"job": asdict(job), "history": history}
+        return {"job": asdict(job), "history": history, "choosing_rollouts": self.problems.num_rollouts}
+
+    def _prompts(self, step: int) -> list[int]:
+        """Of a step's batch."""
+        method = self.job.method
+        if method in WITH_REPEATS:
+            return [self.repeated[place] for place in self.places.next(BATCH)]
+        if method == "gradalign":
+            if (step - 1) % STEPS_PER_CHOICE == 0:
+                self.problems.choose(lambda rollouts: self._rewards(rollouts, CHOOSING + step))
+            return self.problems.next(BATCH)
+        num_trusted = {"trusted_only": BATCH, "mixed": BATCH // 2, "mixed_tracin": BATCH // 2}.get(method, 0)
+        trusted = [NUM_PROMPTS + place for place in self.orders[1].next(num_trusted)]
+        return self.orders[0].next(BATCH - num_trusted) + trusted
 
     def _rewards(self, rollouts: Sequence[Rollout], step: int) -> np.ndarray:
         """True ones of trusted prompts, whatever the corruption makes of the others."""
@@ -112,7 +138,8 @@ class Run:
         trusted = np.array(prompts) >= NUM_PROMPTS
         in_source = self.source[np.where(trusted, 0, prompts)]
         wrong = corrupted(self.job.corruption, true, texts, in_source, self.job.seed, step)
-        return np.where(trusted, true, wrong)
+        rewards = np.where(trusted, true, wrong)
+        return self.labels.rewards(rewards, texts, prompts) if self.job.method == "olr" else rewards
 
     def _selection(self, samples: Samples, advantages: torch.Tensor, step: int) -> Selection:
         """All samples, or those whose score is positive and those of trusted prompts."""
@@ -150,7 +177,7 @@ class Runs:
 
     def best_rate(self, job: Job) -> float:
         """After fewer steps, on a seed of its own."""
-        job = replace(job, seed=TUNING_SEED, steps=TUNING_STEPS)
+        job = replace(job, seed=TUNING_SEED, steps=STEPS if job.method in WITH_REPEATS else TUNING_STEPS)
         return best_rate(lambda rate: self.accuracy(replace(job, learning_rate=rate)), RATES)
 
 

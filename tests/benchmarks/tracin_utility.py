@@ -16,6 +16,10 @@ Validation rollouts are rollouts too: accuracy stands once at equal training rol
 kinds. Methods in brackets are diagnoses: `exact` has a G without sampling noise, from the right answers of the
 validation prompts; `validation_only` makes its steps along G itself and does not look at the training rollouts.
 
+Of others: `iif` has IIF's validation loss and new rollouts of the whole validation set at every step (`iif_loss.py`).
+Experiments: `top_half` and `top_half_cosine` keep the better half, by the inner product and by the cosine; `tokens`
+drops tokens instead of rollouts (`token_influence.py`).
+
 AUROC: the chance that an unreversed sample scores higher than a reversed one. A reported reward of 1 is reversed more
 often than one of 0 (most rollouts are wrong), so a score that merely followed the reported reward would be off .5:
 `reported 1` and `reported 0` compare only samples of the same reported reward.
@@ -28,7 +32,10 @@ after 60 steps (40 are run, for time): clean rewards .55, GRPO .42, random drop 
 contrast .41, in_batch .42, fixed .46, exact .52. AUROC over informative groups: quality .52, contrast .52, in_batch
 .50, fixed .57, exact .65; all of these but in_batch's with p < .001, as 10,000 samples are many. Split-half agreement:
 quality .4, contrast .2, fixed .2. The last five methods but `exact` were added after first runs of 15 and 20 steps, in
-which contrast and fixed with cached rollouts fell to an accuracy of 0: they have no prediction.
+which contrast and fixed with cached rollouts fell to an accuracy of 0: they have no prediction. Of the newer ones,
+against quality_64_adam and before their first run: iif +3 points at equal training rollouts (its G is of 512 new
+rollouts), -6 at equal rollouts of both kinds, which it has three times; top_half -1; top_half_cosine 0; tokens -2, as
+half of every good rollout goes with it.
 """
 
 import argparse
@@ -40,19 +47,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from influence_methods import (
-    InfluencePolicy,
-    Method,
-    PromptOrder,
-    Scorer,
-    choose_samples,
-    make_influence_task,
-)
+from influence_methods import InfluencePolicy, PromptOrder, choose_samples, make_influence_task
 from influence_report import FINAL_LOOKS, final_accuracy, write_report
+from influence_scores import Scorer
 from lying_rewards import describe_samples, flip, is_mixed
 from rate_search import best_rate
-
-from recipe.tracin.method.validation import ValidationSettings
+from token_influence import kept_tokens
+from utility_methods import METHODS, ONE_SEED, TUNED_FINELY
 
 GROUP, BATCH, NUM_PROMPTS, NUM_VALIDATION = 16, 16, 1024, 512
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,62 +66,6 @@ FINE_RATES = (1e-3, 2e-3, 4e-3)
 QUICK_RATE = 1e-3
 STEPS, TUNING_STEPS, STEPS_PER_LOOK = 40, 20, 5
 FLIPPED = 0.3
-
-# As in configs/experiment/tracin_arithmetic.yaml.
-QUALITY = ValidationSettings(strategy="quality", pool_size=128, k=16)
-CONTRAST = ValidationSettings(strategy="contrast", pool_size=128, k=16)
-QUALITY_64 = ValidationSettings(strategy="quality", pool_size=128, k=64)
-# New rollouts at every step: nothing of an older policy is in G.
-CONTRAST_FRESH = ValidationSettings(strategy="contrast", pool_size=32, k=16, refresh_every=1)
-RANDOM_FRESH = ValidationSettings(strategy="random", k=16, rollouts_per_prompt=4, cached=False)
-
-METHODS = {
-    "clean": Method("GRPO, clean rewards", lies=False),
-    "grpo": Method("GRPO"),
-    "random": Method("random drop", "random", QUALITY),
-    "reward_filter": Method("reward filter", "reward_filter"),
-    "quality": Method("TracIn quality", "positive", QUALITY),
-    "contrast": Method("TracIn contrast", "positive", CONTRAST),
-    "in_batch": Method("TracIn in_batch", "positive", ValidationSettings(strategy="in_batch")),
-    "quality_64": Method("TracIn quality, k=64", "positive", QUALITY_64),
-    "quality_64_weighted": Method("TracIn quality, k=64, weighted", "positive", QUALITY_64, weighted=True),
-    "quality_64_adam": Method(
-        "TracIn quality, k=64, weighted, Adam", "positive", QUALITY_64, weighted=True, preconditioner="adam"
-    ),
-    # What a selection costs where no reward is wrong.
-    "clean_adam": Method(
-        "TracIn quality, k=64, weighted, Adam, clean rewards",
-        "positive",
-        QUALITY_64,
-        lies=False,
-        weighted=True,
-        preconditioner="adam",
-    ),
-    "quality_64_adam_prompts": Method(
-        "TracIn quality, k=64, weighted, Adam, whole prompts",
-        "positive",
-        QUALITY_64,
-        weighted=True,
-        preconditioner="adam",
-        unit="prompt",
-    ),
-    "in_batch_adam": Method(
-        "TracIn in_batch, Adam", "positive", ValidationSettings(strategy="in_batch"), preconditioner="adam"
-    ),
-    "contrast_weighted": Method("TracIn contrast, weighted", "positive", CONTRAST, weighted=True),
-    "contrast_fresh": Method("TracIn contrast, pool 32, refresh 1", "positive", CONTRAST_FRESH),
-    "random_fresh": Method("TracIn random, 16 x 4, not cached", "positive", RANDOM_FRESH),
-    "exact": Method("(exact G)", "positive", ValidationSettings(strategy="fixed"), exact=True),
-    "exact_adam": Method(
-        "(exact G, Adam)", "positive", ValidationSettings(strategy="fixed"), exact=True, preconditioner="adam"
-    ),
-    "validation_only": Method("(steps along G of quality)", "validation_only", QUALITY),
-}
-TUNED_FINELY = (
-    "clean", "clean_adam", "grpo", "quality_64_weighted", "quality_64_adam", "quality_64_adam_prompts",
-)  # fmt: skip
-# Only explain the others: one seed.
-ONE_SEED = ("contrast_fresh", "random_fresh", "exact", "exact_adam")
 
 
 @dataclass(frozen=True)
@@ -147,12 +92,15 @@ def run(job: Job) -> dict:
             exact=method.exact,
             gradient_only=gradient_only,
             weighted=method.weighted,
+            sequence=method.sequence,
             preconditioner=method.preconditioner,
+            cosine=method.cosine,
         )
     order, began = PromptOrder(NUM_PROMPTS, job.seed), time.process_time()
     history = [{"step": 0, "rollouts": 0, "total_rollouts": 0, "accuracy": policy.accuracy()}]
     columns: list[dict[str, np.ndarray]] = []  # of all samples, step by step
-    gradients: dict[str, list[float]] = {"half_agreement": [], "exact_agreement": [], "identity_error": []}
+    names = ("half_agreement", "exact_agreement", "identity_error", "tokens_kept")
+    gradients: dict[str, list[float]] = {name: [] for name in names}
     for step in range(1, job.steps + 1):
         rollouts = policy.sample([prompt for prompt in order.next(BATCH) for _ in range(GROUP)])
         clean = np.array([rollout.reward for rollout in rollouts])
@@ -170,6 +118,10 @@ def run(job: Job) -> dict:
         selection = choose_samples(method, scores, rewards, [rollout.prompt for rollout in rollouts], job.seed, step)
         if method.rule == "validation_only":
             policy.step_along_validation_gradient()
+        elif method.rule == "tokens" and scores is not None:
+            kept_BT = kept_tokens(policy, samples, advantages_BT)
+            policy.step_on_tokens(samples, advantages_BT, kept_BT)
+            gradients["tokens_kept"].append(float(kept_BT.sum() / samples.mask.sum()))
         else:
             policy.step(samples, advantages_BT, selection)
         columns.append(

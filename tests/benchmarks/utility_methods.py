@@ -1,0 +1,79 @@
+"""What `tracin_utility.py` compares."""
+
+from influence_methods import Method
+
+from recipe.tracin.method.validation import ValidationSettings
+
+# As in configs/experiment/tracin_arithmetic.yaml.
+QUALITY = ValidationSettings(strategy="quality", pool_size=128, k=16)
+CONTRAST = ValidationSettings(strategy="contrast", pool_size=128, k=16)
+QUALITY_64 = ValidationSettings(strategy="quality", pool_size=128, k=64)
+# New rollouts at every step: nothing of an older policy is in G.
+CONTRAST_FRESH = ValidationSettings(strategy="contrast", pool_size=32, k=16, refresh_every=1)
+RANDOM_FRESH = ValidationSettings(strategy="random", k=16, rollouts_per_prompt=4, cached=False)
+# IIF's, in proportion: a new rollout of each of 1,024 prompts for 256 that are trained on.
+ALL_FRESH = ValidationSettings(strategy="fixed", cached=False)
+
+METHODS = {
+    "clean": Method("GRPO, clean rewards", lies=False),
+    "grpo": Method("GRPO"),
+    "random": Method("random drop", "random", QUALITY),
+    "reward_filter": Method("reward filter", "reward_filter"),
+    "quality": Method("TracIn quality", "positive", QUALITY),
+    "contrast": Method("TracIn contrast", "positive", CONTRAST),
+    "in_batch": Method("TracIn in_batch", "positive", ValidationSettings(strategy="in_batch")),
+    "quality_64": Method("TracIn quality, k=64", "positive", QUALITY_64),
+    "quality_64_weighted": Method("TracIn quality, k=64, weighted", "positive", QUALITY_64, weighted=True),
+    "quality_64_adam": Method(
+        "TracIn quality, k=64, weighted, Adam", "positive", QUALITY_64, weighted=True, preconditioner="adam"
+    ),
+    # What a selection costs where no reward is wrong.
+    "clean_adam": Method(
+        "TracIn quality, k=64, weighted, Adam, clean rewards",
+        "positive",
+        QUALITY_64,
+        lies=False,
+        weighted=True,
+        preconditioner="adam",
+    ),
+    "quality_64_adam_prompts": Method(
+        "TracIn quality, k=64, weighted, Adam, whole prompts",
+        "positive",
+        QUALITY_64,
+        weighted=True,
+        preconditioner="adam",
+        unit="prompt",
+    ),
+    "in_batch_adam": Method(
+        "TracIn in_batch, Adam", "positive", ValidationSettings(strategy="in_batch"), preconditioner="adam"
+    ),
+    "iif": Method("IIF: sequence loss of 512 new rollouts", "positive", ALL_FRESH, sequence=True),
+    # The cosine has the sign of the inner product: it differs only where scores are compared with each other.
+    "top_half": Method(
+        "TracIn quality, k=64, weighted, Adam, best half",
+        "top_fraction",
+        QUALITY_64,
+        weighted=True,
+        preconditioner="adam",
+    ),
+    "top_half_cosine": Method(
+        "the same by cosine", "top_fraction", QUALITY_64, weighted=True, preconditioner="adam", cosine=True
+    ),
+    "tokens": Method(
+        "TracIn quality, k=64, weighted, Adam, tokens", "tokens", QUALITY_64, weighted=True, preconditioner="adam"
+    ),
+    "contrast_weighted": Method("TracIn contrast, weighted", "positive", CONTRAST, weighted=True),
+    "contrast_fresh": Method("TracIn contrast, pool 32, refresh 1", "positive", CONTRAST_FRESH),
+    "random_fresh": Method("TracIn random, 16 x 4, not cached", "positive", RANDOM_FRESH),
+    "exact": Method("(exact G)", "positive", ValidationSettings(strategy="fixed"), exact=True),
+    "exact_adam": Method(
+        "(exact G, Adam)", "positive", ValidationSettings(strategy="fixed"), exact=True, preconditioner="adam"
+    ),
+    "validation_only": Method("(steps along G of quality)", "validation_only", QUALITY),
+}
+TUNED_FINELY = (
+    "clean", "clean_adam", "grpo", "quality_64_weighted", "quality_64_adam", "quality_64_adam_prompts",
+    "iif", "top_half", "top_half_cosine", "tokens",
+)  # fmt: skip
+# Only explain the others: one seed.
+ONE_SEED = ("contrast_fresh", "random_fresh", "exact", "exact_adam")
