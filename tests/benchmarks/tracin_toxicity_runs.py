@@ -1,0 +1,197 @@
+"""Toxicity, whole runs: GRPO and PPO, each with and without TracIn, by the command that a user would run.
+
+    python tests/benchmarks/tracin_toxicity_runs.py --dry-run      # the commands, and which of them are finished
+    python tests/benchmarks/tracin_toxicity_runs.py                # all arms, 3 seeds
+    python tests/benchmarks/tracin_toxicity_runs.py --arms grpo grpo_tracin --seeds 1 --steps 20
+
+Each run is `python -m recipe.tracin.main +backend=cpu +experiment=tracin_toxicity` in a run folder of its own, with
+
+    grpo          tracin.enable=false
+    grpo_tracin   as the experiment is
+    ppo           tracin.enable=false, and GAE with a critic, which begins as the base model
+    ppo_tracin    GAE with a critic
+
+A seed decides the order of the data and TracIn's validation prompts; vLLM draws anew in every run. Arms take turns
+within a seed, so that a machine that gets slower does not favor one of them. Finished runs are skipped. One that was
+interrupted resumes from its last checkpoint, and a longer --steps continues all.
+
+Measured: toxicity of one sampled continuation per held-out prompt (1 - reward, at temperature 1; the experiment itself
+evaluates greedily), every `STEPS_PER_LOOK` steps, over rollouts of both kinds and over seconds of steps, without
+evaluations and without checkpoints. The level that is compared is the lowest that all runs reach (--level: another).
+Nothing is tuned: the actor's rate is the experiment's, the critic's was chosen without a run.
+
+PREDICTION, written before the first run: from .30, grpo .20 after 40 steps; grpo_tracin reaches that with 1.1x fewer
+rollouts and in as many seconds, as rewards are right and dense here, and samples that oppose the validation set few;
+ppo .22; ppo_tracin 1.2x fewer rollouts than ppo, whose advantages are noisier.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from toxicity_report import read_looks, write_report
+
+from verl_ext.run.run_folder import RunFolder
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUT = ROOT / "outputs/benchmarks/tracin_toxicity"
+PROGRAM = "recipe.tracin.main"
+BASE = "outputs/models/toxicity_base"
+# What the experiment reads, and the script of data_preprocess that makes it.
+NEEDED = {
+    "outputs/data/toxicity/train.parquet": "real_toxicity_prompts",
+    f"{BASE}/config.json": "toxicity_model",
+    "outputs/models/toxicity_classifier/config.json": "toxicity_classifier",
+}
+STEPS, STEPS_PER_LOOK = 40, 4
+COMMON = (
+    f"trainer.test_freq={STEPS_PER_LOOK}",
+    "actor_rollout_ref.rollout.val_kwargs.do_sample=true",
+    "actor_rollout_ref.rollout.val_kwargs.temperature=1.0",
+)
+PLAIN = ("tracin.enable=false",)
+PPO = (
+    "algorithm.adv_estimator=gae",
+    "critic.enable=true",
+    f"critic.model.path={BASE}",
+    "critic.ppo_max_token_len_per_gpu=8192",
+    # All of its weights are trained, with a new head; verl's 1e-5 is meant for large models.
+    "critic.optim.lr=1e-3",
+)
+ARMS = {"grpo": PLAIN, "grpo_tracin": (), "ppo": (*PPO, *PLAIN), "ppo_tracin": PPO}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run.
+
+    Attributes:
+        arm: Of `ARMS`.
+        seed: Of the data, and of TracIn's draws.
+        steps: Its length.
+        output: The benchmark's folder.
+    """
+
+    arm: str
+    seed: int
+    steps: int
+    output: Path
+
+    @property
+    def folder(self) -> Path:
+        """The run folder: metrics, checkpoints, summary."""
+        return self.output / "runs" / f"{self.arm}_seed{self.seed}"
+
+    @property
+    def log(self) -> Path:
+        """What the command printed."""
+        return self.folder.with_suffix(".log")
+
+    def overrides(self) -> list[str]:
+        """What follows the program's name."""
+        return [
+            "+backend=cpu",
+            "+experiment=tracin_toxicity",
+            f"run_dir={self.folder}",
+            f"trainer.total_training_steps={self.steps}",
+            f"data.seed={self.seed}",
+            f"tracin.validation.seed={self.seed}",
+            *COMMON,
+            *ARMS[self.arm],
+        ]
+
+    def command(self) -> list[str]:
+        """As a user would write it."""
+        return ["python", "-m", PROGRAM, *self.overrides()]
+
+    def is_finished(self) -> bool:
+        """Whether its folder has a run of this length or longer."""
+        summary = RunFolder(self.folder).read_summary()
+        return summary is not None and summary["global_steps"] >= self.steps
+
+
+class RunError(Exception):
+    """A run ended without its last step."""
+
+
+def train(run: Run) -> int:
+    """Run the command, or resume it; returns its exit status. Ctrl-C is the command's to answer."""
+    run.log.parent.mkdir(parents=True, exist_ok=True)
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    with run.log.open("a", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            [sys.executable, *run.command()[1:]],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:  # it got the signal as well, and ends its engines
+                continue
+
+
+def finish(runs: Sequence[Run], train: Callable[[Run], int] = train) -> None:
+    """Make what is missing, in order.
+
+    Raises:
+        RunError: A run failed or was interrupted; nothing after it is started.
+    """
+    for number, run in enumerate(runs, start=1):
+        if run.is_finished():
+            continue
+        print(f"{number} of {len(runs)}: {run.arm}, seed {run.seed}, {run.steps} steps", flush=True)
+        status = train(run)
+        if status != 0 or not run.is_finished():
+            raise RunError(f"{run.folder.name} ended with status {status}: {run.log} says why; this command resumes it")
+
+
+def plan(arms: Sequence[str], seeds: int, steps: int, output: Path) -> list[Run]:
+    """All runs, the arms taking turns."""
+    return [Run(arm, seed, steps, output) for seed in range(seeds) for arm in arms]
+
+
+def missing_files(root: Path) -> str | None:
+    """A sentence about what is not there and how it is made; None if all is."""
+    missing = {name: script for name, script in NEEDED.items() if not (root / name).exists()}
+    if not missing:
+        return None
+    scripts = ", ".join(f"data_preprocess.{script}" for script in missing.values())
+    return f"{', '.join(missing)} missing: run {scripts}, as data_preprocess/README.md, section Toxicity, shows"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--level", type=float, help="toxicity; default: the lowest that all runs reach")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--dry-run", action="store_true", help="print the commands")
+    args = parser.parse_args(argv)
+    if args.seeds < 1 or args.steps < STEPS_PER_LOOK:
+        parser.error(f"expected --seeds of at least 1 and --steps of at least {STEPS_PER_LOOK}")
+    runs = plan(args.arms, args.seeds, args.steps, args.output.resolve())
+    if args.dry_run:
+        for run in runs:
+            print(f"# {run.folder.name}: {'finished' if run.is_finished() else 'to do'}\n{' '.join(run.command())}")
+        return
+    if (problem := missing_files(ROOT)) is not None:
+        parser.error(problem)
+    try:
+        finish(runs)
+        looks = {arm: [read_looks(run.folder, run.steps) for run in runs if run.arm == arm] for arm in args.arms}
+    except (RunError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    print(write_report(args.output, looks, args.level))
+
+
+if __name__ == "__main__":
+    main()
