@@ -6,7 +6,7 @@
 Every `STEPS` updates, `CANDIDATES` problems are rolled out, and the `KEPT` with the highest cosines are trained on
 until the next choice, with new rollouts. Proportions are those of the authors' example (StigLidu/GradAlign): 1 of 20
 candidates, five passes over those kept, 16 rollouts per validation problem. Their candidates have 128 rollouts each,
-these 16, which are already four times those that are trained on.
+these 16, which are already four times those that are trained on. `SMALL` is a choice for less than half of these.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +19,8 @@ from learning_lab import Rollout
 STEPS, CANDIDATES, KEPT, GROUP = 10, 640, 32, 16
 MOST_VALIDATION = 128  # prompts, as many as TracIn's pool has
 ROLLOUTS_AT_ONCE = 256
+# As many problems kept, of fewer candidates with fewer rollouts.
+SMALL = {"candidates": 160, "group": 4}
 
 Rewards = Callable[[Sequence[Rollout]], np.ndarray]
 

@@ -99,6 +99,10 @@ class InfluencePolicy(Policy):
             log_probs[row, : len(rollout.log_probs)] = rollout.log_probs
         return Samples(torch.tensor([rollout.prompt for rollout in rollouts]), responses, mask, log_probs)
 
+    def log_probs(self, samples: Samples) -> torch.Tensor:
+        """(B, T) of the responses' tokens; those of padding mean nothing."""
+        return self._log_probs(samples.prompts, samples.responses)
+
     def advantages(self, samples: Samples, rewards: np.ndarray) -> torch.Tensor:
         """(B, T) by verl's estimator, groups by prompt."""
         token_rewards = torch.zeros_like(samples.mask)
@@ -107,7 +111,7 @@ class InfluencePolicy(Policy):
         return self.estimator(token_level_rewards=token_rewards, response_mask=samples.mask, index=groups)[0]
 
     def loss(self, samples: Samples, advantages: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        log_probs = self._log_probs(samples.prompts, samples.responses)
+        log_probs = self.log_probs(samples)
         return compute_policy_loss_vanilla(
             old_log_prob=log_probs.detach(),
             log_prob=log_probs,
@@ -119,7 +123,7 @@ class InfluencePolicy(Policy):
 
     def validation_loss(self, samples: Samples, advantages: np.ndarray, *, weighted: bool) -> torch.Tensor:
         """`verl_ext.influence.batches.validation_loss` without verl's batches; its importance weights if `weighted`."""
-        log_probs = self._log_probs(samples.prompts, samples.responses)
+        log_probs = self.log_probs(samples)
         ratio = torch.exp(log_probs - log_probs.detach())
         if weighted:
             ratio = ratio * torch.exp(log_probs.detach() - samples.rollout_log_probs).clamp_max(MAX_WEIGHT)

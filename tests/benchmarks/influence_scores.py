@@ -104,7 +104,7 @@ class Scorer:
     def _exact_loss(self, policy: InfluencePolicy) -> torch.Tensor:
         rows = range(self.data.num_train, self.data.num_train + self.data.num_validation)
         answers = policy.tensors([Rollout(row, policy.task.answers[row], torch.empty(0), 1.0) for row in rows])
-        log_probs = policy._log_probs(answers.prompts, answers.responses)
+        log_probs = policy.log_probs(answers)
         return -(log_probs * answers.mask).sum(1).exp().mean()
 
     def _validation_gradient(self, policy: InfluencePolicy, step: int, metrics: dict[str, float]) -> bool:
@@ -134,6 +134,6 @@ class Scorer:
         if not self.sequence:
             loss = policy.validation_loss(part, advantages, weighted=self.weighted)
             return loss * part.mask.sum() / float(whole.mask.sum())
-        log_probs = policy._log_probs(part.prompts, part.responses)
+        log_probs = policy.log_probs(part)
         each = torch.from_numpy(advantages).float()[:, None].expand_as(log_probs)
         return sequence_loss(log_probs, part.mask, each) * len(part.mask) / len(whole.mask)

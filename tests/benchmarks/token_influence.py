@@ -37,7 +37,7 @@ def token_shares(
     for sign in (1.0, -1.0):
         for name, weight in weights.items():
             weight.copy_(before[name] + sign * step * direction[name])
-        log_probs.append(policy._log_probs(samples.prompts, samples.responses))
+        log_probs.append(policy.log_probs(samples))
     for name, weight in weights.items():
         weight.copy_(before[name])
     slope_BT = (log_probs[0] - log_probs[1]) / (2 * step)

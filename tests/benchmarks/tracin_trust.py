@@ -1,6 +1,6 @@
 """A few trusted prompts and many whose rewards may be wrong: TracIn's selection against what else could be done.
 
-    python tests/benchmarks/tracin_trust.py                          # about two hours on one core; resumable
+    python tests/benchmarks/tracin_trust.py                          # about four hours on one core; resumable
     python tests/benchmarks/tracin_trust.py --corruptions flips --trusted 128 --seeds 1 --methods grpo tracin
 
 Task, base model, optimizer and measure of `tracin_utility.py`; 30 % of the training rewards are wrong, in three ways
@@ -14,21 +14,23 @@ Rewards of the trusted prompts are right. Every method trains on 256 rollouts pe
     mixed         half on the trusted prompts, half on the training prompts
     mixed_tracin  the same, with the training prompts' half selected
     majority      on the training prompts, with the group's most frequent answer as the right one
-    gradalign     on the training prompts whose gradient agrees with that of the trusted ones (`gradalign_method.py`)
+    gradalign     on the training prompts whose gradient agrees with that of the trusted ones (`gradalign_method.py`);
+                  gradalign_small: chosen by a tenth of the rollouts
     grpo_repeats  ten times on 64 training prompts
     olr           the same, with refined labels (`olr_method.py`), which need a history of each prompt
 
 Rates: the best of a grid after 20 steps on a seed of its own, per corruption and number of trusted prompts; the grid
 grows while its edge is the best. For grpo_repeats and olr after all 40: nothing is refined in the first 20. TracIn's
-validation rollouts are extra (5 % more), and so are those that GradAlign chooses by (at least four times as many as it
-trains on).
+validation rollouts are extra (5 % more), and so are those that GradAlign chooses by (with 128 trusted prompts 4.8 times
+as many as it trains on, small .45 times); the table's last column counts them.
 
 PREDICTION, written before the first run, final accuracy with 30 % flips: clean .58, grpo .34, tracin .41 at 128 and 512
 trusted prompts, .36 at 8; trusted_only .40 at 8, .55 at 128, .58 at 512; mixed .52 at 512; majority .30, as most
 prompts' most frequent answer is wrong. With a reversed source tracin .45. With another task's rewards tracin .50, grpo
-.45. So trusted_only wins from 32 prompts on, and mixed_tracin below. Of the last three, before their first run and with
-512 trusted prompts: gradalign .36 with flips, which are no property of a prompt, .50 with a reversed source, .47 with
-another task's rewards; grpo_repeats .30 with flips, and olr .31, as few prompts have a majority that rises.
+.45. So trusted_only wins from 32 prompts on, and mixed_tracin below. Of the last four, before their first runs (but for
+five steps of gradalign with a reversed source, from .27 to .40) and with 512 trusted prompts: gradalign .36 with flips,
+which are no property of a prompt, .50 with a reversed source, .47 with another task's rewards, small .02 to .04 less;
+grpo_repeats .30 with flips, and olr .31, as few prompts have a majority that rises.
 """
 
 import argparse
@@ -40,8 +42,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from gradalign_method import SMALL, ProblemChoice
 from gradalign_method import STEPS as STEPS_PER_CHOICE
-from gradalign_method import ProblemChoice
 from influence_methods import InfluencePolicy, PromptOrder, Samples, make_influence_task
 from influence_report import final_accuracy
 from influence_scores import Scorer
@@ -59,7 +61,8 @@ from verl_ext.evaluation.statistics.estimates import bootstrap_mean
 OUTPUT = ROOT / "outputs/benchmarks/tracin_trust"
 TRUSTED = (8, 32, 128, 512)
 METHODS = (
-    "grpo", "clean", "tracin", "trusted_only", "mixed", "mixed_tracin", "majority", "gradalign", "grpo_repeats", "olr",
+    "grpo", "clean", "tracin", "trusted_only", "mixed", "mixed_tracin", "majority", "gradalign", "gradalign_small",
+    "grpo_repeats", "olr",
 )  # fmt: skip
 # These know nothing of the trusted prompts: one run serves for all numbers of them.
 WITHOUT_TRUST = ("grpo", "clean", "majority", "grpo_repeats", "olr")
@@ -93,7 +96,9 @@ class Run:
         self.tokenizer = build_tokenizer()
         settings = ValidationSettings(strategy="quality", pool_size=min(128, job.trusted), k=min(64, job.trusted))
         self.scorer = Scorer(self.data, settings, weighted=True, preconditioner="adam")
-        self.problems = ProblemChoice(self.policy, self.data, job.seed)
+        self.problems = ProblemChoice(
+            self.policy, self.data, job.seed, **(SMALL if job.method == "gradalign_small" else {})
+        )
         self.labels = LabelRefinement()
         self.orders = PromptOrder(NUM_PROMPTS, job.seed), PromptOrder(job.trusted, job.seed)
         self.repeated = PromptOrder(NUM_PROMPTS, job.seed).next(STEPS * BATCH // EPOCHS)
@@ -102,7 +107,7 @@ class Run:
     def train(self) -> dict[str, Any]:
         """To the end of the job; its history of looks."""
         job = self.job
-        history = [{"step": 0, "accuracy": self.policy.accuracy()}]
+        history = [{"step": 0, "total_rollouts": 0, "accuracy": self.policy.accuracy()}]
         for step in range(1, job.steps + 1):
             prompts = self._prompts(step)
             rollouts = self.policy.sample([prompt for prompt in prompts for _ in range(GROUP)])
@@ -110,15 +115,16 @@ class Run:
             advantages = self.policy.advantages(samples, self._rewards(rollouts, step))
             self.policy.step(samples, advantages, self._selection(samples, advantages, step))
             if step % STEPS_PER_LOOK == 0:
-                history.append({"step": step, "accuracy": self.policy.accuracy()})
-        return {"job": asdict(job), "history": history, "choosing_rollouts": self.problems.num_rollouts}
+                total = step * BATCH * GROUP + self.scorer.num_rollouts + self.problems.num_rollouts
+                history.append({"step": step, "total_rollouts": total, "accuracy": self.policy.accuracy()})
+        return {"job": asdict(job), "history": history}
 
     def _prompts(self, step: int) -> list[int]:
         """Of a step's batch."""
         method = self.job.method
         if method in WITH_REPEATS:
             return [self.repeated[place] for place in self.places.next(BATCH)]
-        if method == "gradalign":
+        if method.startswith("gradalign"):
             if (step - 1) % STEPS_PER_CHOICE == 0:
                 self.problems.choose(lambda rollouts: self._rewards(rollouts, CHOOSING + step))
             return self.problems.next(BATCH)
@@ -163,7 +169,11 @@ class Runs:
         self.results = {Job(**result["job"]): result for result in map(json.loads, lines)}
 
     def accuracy(self, job: Job) -> float:
-        """The final accuracy of a job, which is run if it has not been."""
+        """The final accuracy of a job."""
+        return final_accuracy(self.result(job))
+
+    def result(self, job: Job) -> dict[str, Any]:
+        """Of a job, which is run if it has not been."""
         if job.method in WITHOUT_TRUST:
             job = replace(job, trusted=NUM_VALIDATION)
         if job.method in ("clean", "majority"):
@@ -173,7 +183,7 @@ class Runs:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(self.results[job]) + "\n")
             print(f"{job}: {final_accuracy(self.results[job]):.3f}", flush=True)
-        return final_accuracy(self.results[job])
+        return self.results[job]
 
     def best_rate(self, job: Job) -> float:
         """After fewer steps, on a seed of its own."""
@@ -181,17 +191,26 @@ class Runs:
         return best_rate(lambda rate: self.accuracy(replace(job, learning_rate=rate)), RATES)
 
 
+def described(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What results.json says of a job's seeds; rollouts of both kinds, null of runs that did not count them."""
+    totals = [result["history"][-1].get("total_rollouts") for result in results]
+    rollouts = None if None in totals else float(np.mean(totals))
+    return {"final_by_seed": [final_accuracy(result) for result in results], "rollouts": rollouts}
+
+
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Final accuracy by corruption, method and number of trusted prompts, as Markdown."""
     counts = sorted({row["trusted"] for row in rows})
     lines = [
-        "| corruption | method | " + " | ".join(f"{count} trusted" for count in counts) + " |",
-        "|---" * (2 + len(counts)) + "|",
+        "| corruption | method | " + " | ".join(f"{count} trusted" for count in counts) + " | rollouts in all |",
+        "|---" * (3 + len(counts)) + "|",
     ]
     for corruption in dict.fromkeys(row["corruption"] for row in rows):
         for method in dict.fromkeys(row["method"] for row in rows):
             own = {r["trusted"]: r for r in rows if (r["corruption"], r["method"]) == (corruption, method)}
             cells = [_cell(own[count]) if count in own else "" for count in counts]
+            most = own[max(own)]["rollouts"] if own else None
+            cells.append("" if most is None else f"{most:,.0f}")
             lines.append(f"| {corruption} | {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -221,8 +240,8 @@ def main() -> None:
             for method in args.methods:
                 job = Job(method, corruption, trusted, 0.0, 0)
                 job = replace(job, learning_rate=runs.best_rate(job))
-                finals = [runs.accuracy(replace(job, seed=seed)) for seed in range(args.seeds)]
-                rows.append(asdict(job) | {"final_by_seed": finals})
+                results = [runs.result(replace(job, seed=seed)) for seed in range(args.seeds)]
+                rows.append(asdict(job) | described(results))
             (args.output / "results.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
             (args.output / "table.md").write_text(table(rows) + "\n", encoding="utf-8")
     print(table(rows))

@@ -1,6 +1,5 @@
 """Other selections of the TracIn benchmarks against brute force: IIF's loss, GradAlign's cosines, shares of tokens."""
 
-import functools
 import sys
 from pathlib import Path
 
@@ -78,7 +77,7 @@ def test_the_sequence_loss_is_iifs_formula():
 def test_with_one_advantage_per_rollout_both_losses_have_one_direction(policy, batch):
     samples, _ = batch
     advantages = np.array([1.0, -0.5, 2.0, 0.3, -1.0, 1.0])
-    log_probs = policy._log_probs(samples.prompts, samples.responses)
+    log_probs = policy.log_probs(samples)
     each = torch.from_numpy(advantages).float()[:, None].expand_as(log_probs)
     ours = gradient(policy, policy.validation_loss(samples, advantages, weighted=False))
     theirs = gradient(policy, sequence_loss(log_probs, samples.mask, each))
@@ -93,7 +92,7 @@ def test_the_scorers_gradient_is_that_of_iifs_loss_over_all_validation_rollouts(
     scorer = make_scorer(data, sequence=True)
     scores, _ = scorer.scores(policy, *batch, 1)
     chosen, advantages = scorer._chosen, torch.from_numpy(scorer.chooser.choice.advantages).float()
-    log_probs = policy._log_probs(chosen.prompts, chosen.responses)
+    log_probs = policy.log_probs(chosen)
     whole = gradient(policy, -(advantages * (log_probs * chosen.mask).sum(1)).mean())
     torch.testing.assert_close(flat(policy.ghost.validation_gradients()), whole, rtol=1e-4, atol=1e-6)
     assert scores.shape == (6,)
@@ -162,7 +161,7 @@ def test_an_update_on_tokens_is_that_of_the_mean_over_them(policy, batch):
     samples, advantages = batch
     kept = torch.zeros_like(samples.mask, dtype=torch.bool)
     kept[0, 0] = kept[4, 1] = True
-    log_probs = policy._log_probs(samples.prompts, samples.responses)
+    log_probs = policy.log_probs(samples)
     wanted = gradient(policy, -(advantages[0, 0] * log_probs[0, 0] + advantages[4, 1] * log_probs[4, 1]) / 2)
     wanted *= min(1.0, 1.0 / (float(wanted.norm()) + 1e-6))  # gradients are clipped
     policy.step_on_tokens(samples, advantages, kept)
@@ -223,18 +222,24 @@ def small(base, monkeypatch):
     for module in (tracin_trust, tracin_utility):
         monkeypatch.setattr(module, "BASE", base)
         monkeypatch.setattr(module, "GROUP", 4)
-    few = functools.partial(ProblemChoice, candidates=6, kept=2, group=2)
+
+    def few(policy, data, seed, *, candidates=12, group=2):
+        return ProblemChoice(policy, data, seed, candidates=candidates // 2, kept=2, group=group)
+
     monkeypatch.setattr(tracin_trust, "ProblemChoice", few)
+    monkeypatch.setattr(tracin_trust, "SMALL", {"candidates": 6, "group": 2})
 
 
-@pytest.mark.parametrize("method", ["gradalign", "grpo_repeats", "olr"])
+CHOOSING = {"gradalign": 6 * 2 + 8 * 2, "gradalign_small": 3 * 2 + 8 * 2}
+
+
+@pytest.mark.parametrize("method", ["gradalign", "gradalign_small", "grpo_repeats", "olr"])
 def test_the_new_methods_of_the_trust_benchmark_run(small, method):
     run = tracin_trust.Run(tracin_trust.Job(method, "flips", 8, 1e-3, 0, steps=5))
     result = run.train()
     assert [look["step"] for look in result["history"]] == [0, 5]
-    assert result["choosing_rollouts"] == (6 * 2 + 8 * 2 if method == "gradalign" else 0)
-    if method != "gradalign":
-        assert len(set(run.repeated)) == 64
+    assert result["history"][-1]["total_rollouts"] == 5 * 16 * 4 + CHOOSING.get(method, 0)
+    assert len(set(run.repeated)) == 64
     assert bool(run.labels._rates) == (method == "olr")
 
 
@@ -242,6 +247,20 @@ def test_every_prompt_of_the_repeats_comes_ten_times(small):
     run = tracin_trust.Run(tracin_trust.Job("olr", "flips", 8, 1e-3, 0))
     prompts = [prompt for step in range(1, tracin_trust.STEPS + 1) for prompt in run._prompts(step)]
     assert {prompts.count(prompt) for prompt in set(prompts)} == {10}
+
+
+def test_the_trust_table_has_the_rollouts_of_both_kinds_where_they_were_counted():
+    looks = [{"step": n, "accuracy": 0.1 * n, "total_rollouts": 1000 * n} for n in range(4)]
+    old = [{name: look[name] for name in ("step", "accuracy")} for look in looks]
+    rows = [
+        {"corruption": "flips", "method": method, "trusted": 8, "learning_rate": 1e-3}
+        | tracin_trust.described([{"history": history}])
+        for method, history in (("tracin", looks), ("grpo", old))
+    ]
+    lines = tracin_trust.table(rows).splitlines()
+    assert lines[2].startswith("| flips | tracin | 0.2000")
+    assert lines[2].endswith("| 3,000 |")
+    assert lines[3].endswith("|  |")
 
 
 @pytest.mark.parametrize("name", ["iif", "top_half", "top_half_cosine", "tokens"])
