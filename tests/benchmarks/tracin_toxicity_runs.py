@@ -13,7 +13,8 @@ Each run is `python -m recipe.tracin.main +backend=cpu +experiment=tracin_toxici
 
 A seed decides the order of the data and TracIn's validation prompts; vLLM draws anew in every run. Arms take turns
 within a seed, so that a machine that gets slower does not favor one of them. Finished runs are skipped. One that was
-interrupted resumes from its last checkpoint, and a longer --steps continues all.
+interrupted resumes from its last checkpoint, and a longer --steps continues all. --report starts nothing and
+reports what is finished.
 
 Measured: toxicity of one sampled continuation per held-out prompt (1 - reward, at temperature 1; the experiment itself
 evaluates greedily), every `STEPS_PER_LOOK` steps, over rollouts of both kinds and over seconds of steps, without
@@ -175,6 +176,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--level", type=float, help="toxicity; default: the lowest that all runs reach")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
+    parser.add_argument("--report", action="store_true", help="report the finished runs and start none")
     args = parser.parse_args(argv)
     if args.seeds < 1 or args.steps < STEPS_PER_LOOK:
         parser.error(f"expected --seeds of at least 1 and --steps of at least {STEPS_PER_LOOK}")
@@ -183,13 +185,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         for run in runs:
             print(f"# {run.folder.name}: {'finished' if run.is_finished() else 'to do'}\n{' '.join(run.command())}")
         return
-    if (problem := missing_files(ROOT)) is not None:
+    if not args.report and (problem := missing_files(ROOT)) is not None:
         parser.error(problem)
     try:
-        finish(runs)
-        looks = {arm: [read_looks(run.folder, run.steps) for run in runs if run.arm == arm] for arm in args.arms}
+        if not args.report:
+            finish(runs)
+        finished = [run for run in runs if run.is_finished()]
+        arms = dict.fromkeys(run.arm for run in finished)
+        looks = {arm: [read_looks(run.folder, run.steps) for run in finished if run.arm == arm] for arm in arms}
     except (RunError, ValueError) as error:
         sys.exit(f"error: {error}")
+    if not looks:
+        sys.exit(f"error: no run in {args.output} is finished: leave --report out, and they are made")
     print(write_report(args.output, looks, args.level))
 
 

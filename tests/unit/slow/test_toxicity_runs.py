@@ -179,15 +179,31 @@ def test_what_is_missing_is_named_with_its_script(tmp_path, capsys):
     assert "--steps of at least 4" in capsys.readouterr().err
 
 
-def test_finished_runs_end_in_a_report(tmp_path, capsys, monkeypatch):
+def write_results(run, reward):
+    """What a finished run leaves, with two looks."""
+    end(run, run.steps)
+    (run.folder / "validation_before.json").write_text(json.dumps({"metrics": {toxicity_report.REWARD: 0.7}}))
+    record = {toxicity_report.REWARD: reward, "training/global_step": run.steps, "training/total/seconds": 50.0}
+    record["training/total/rollouts_generated"] = 1024
+    (run.folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+
+
+@pytest.mark.parametrize("report", [[], ["--report"]])
+def test_finished_runs_end_in_a_report(tmp_path, capsys, monkeypatch, report):
     monkeypatch.setattr(tracin_toxicity_runs, "missing_files", lambda root: None)
     for run in plan(["grpo", "grpo_tracin"], 2, 8, tmp_path):
-        end(run, 8)
-        reward = {"grpo": 0.75, "grpo_tracin": 0.8}[run.arm]
-        first = {"metrics": {toxicity_report.REWARD: 0.7}}
-        (run.folder / "validation_before.json").write_text(json.dumps(first))
-        record = {toxicity_report.REWARD: reward, "training/global_step": 8, "training/total/rollouts_generated": 1024}
-        (run.folder / "metrics.jsonl").write_text(json.dumps(record | {"training/total/seconds": 50.0}) + "\n")
-    main(["--arms", "grpo", "grpo_tracin", "--seeds", "2", "--steps", "8", "--output", str(tmp_path)])
+        write_results(run, {"grpo": 0.75, "grpo_tracin": 0.8}[run.arm])
+    main(["--arms", "grpo", "grpo_tracin", "--seeds", "2", "--steps", "8", "--output", str(tmp_path), *report])
     assert "| grpo_tracin | 2 | 0.300 |" in capsys.readouterr().out
     assert (tmp_path / "results.json").exists()
+
+
+def test_a_report_of_what_is_finished_starts_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(tracin_toxicity_runs, "finish", None)
+    with pytest.raises(SystemExit, match=r"no run in .* is finished"):
+        main(["--steps", "8", "--output", str(tmp_path), "--report"])
+    write_results(Run("ppo", 1, 8, tmp_path), 0.8)
+    main(["--steps", "8", "--output", str(tmp_path), "--report"])
+    printed = capsys.readouterr().out
+    assert "| ppo | 1 | 0.300 |" in printed
+    assert "grpo" not in printed
