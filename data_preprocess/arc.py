@@ -1,24 +1,24 @@
-"""ARC-AGI-1 and ARC-AGI-2: tasks as prompts for a program, with their test pairs apart.
+"""ARC-AGI-1 and ARC-AGI-2: tasks as prompts for a program, with their test pairs in a separate column.
 
     python -m data_preprocess.arc --local_save_dir outputs/data/arc --arc1_training FILE --arc1_evaluation FILE \\
         --arc2_training FILE --arc2_evaluation FILE --tokenizer MODEL --max_prompt_tokens 6000 --drop_overlap
 
-Files are `{id: {train, test}}` in .json or .json.gz, or folders of <id>.json files. Writes a parquet file of each that
-is given: arc_agi_1_training.parquet and so on. The prompt has the instruction and every example
-(`verl_ext/arc/prompts.py`); --grid_format and --test_inputs say how it shows the tasks. Columns beyond verl's schema:
+Files are `{id: {train, test}}` in .json or .json.gz, or folders of <id>.json files. Writes one parquet file per input:
+arc_agi_1_training.parquet and so on. The prompt has the instruction and every example (`verl_ext/arc/prompts.py`);
+--grid_format and --test_inputs choose how it shows the tasks. Columns beyond verl's schema:
 
-    prompt_ids   token ids of the rendered prompt with the assistant prefix that ends in `Observations:`; with
-                 --tokenizer only
+    prompt_ids   token ids of the rendered prompt with the assistant prefix that ends in `Observations:`; only with
+                 --tokenizer
     test_pairs   JSON [{"input", "output"}] of the test pairs. Their outputs are in neither prompt nor ground truth
 
-`reward_model.ground_truth` is JSON {"train": [{"input", "output"}]}: what a rollout's reward is computed from.
-`extra_info` has `index` ("arc_agi_1/007bbfb7"), `split`, `task_id`, `num_cells` and `num_examples`.
+`reward_model.ground_truth` is JSON {"train": [{"input", "output"}]}: the pairs that a rollout's reward is computed
+from. `extra_info` has `index` ("arc_agi_1/007bbfb7"), `split`, `task_id`, `num_cells` and `num_examples`.
 
-Overlap: every two files are compared, by task id and by the pairs. With --drop_overlap a training file loses what an
-evaluation file has, and ARC-AGI-2's training file what ARC-AGI-1's has; evaluation files stay whole. Tasks are compared
-before any limit of size.
+Overlap: every two files are compared, by task id and by the pairs. With --drop_overlap, tasks of an evaluation file are
+removed from training files, and ARC-AGI-1's from ARC-AGI-2's training file; evaluation files stay complete. Tasks are
+compared before any limit of size.
 
---tasks id,id keeps these tasks only, in whichever of the files they are.
+--tasks id,id keeps only these tasks, in any of the files.
 """
 
 import argparse
@@ -38,12 +38,12 @@ from verl_ext.data.row_report import print_counts, reasons
 from verl_ext.data.row_source import SourceError
 from verl_ext.data.schema import make_row, write_parquet
 
-# The order in which files win: a task stays in the first of them, but evaluation files lose nothing.
+# Order of precedence: a shared task stays in the first file, but evaluation files lose nothing.
 FILES = ("arc2_evaluation", "arc1_evaluation", "arc1_training", "arc2_training")
 
 
 def data_source(file: str) -> str:
-    """Of the rows of one of `FILES`: arc_agi_1 or arc_agi_2."""
+    """data_source of the rows of one of `FILES`: arc_agi_1 or arc_agi_2."""
     return f"arc_agi_{file[3]}"
 
 
@@ -53,7 +53,7 @@ def split_name(file: str) -> str:
 
 
 def overlaps(collections: Mapping[str, Sequence[Task]]) -> dict[tuple[str, str], TaskOverlap]:
-    """For every two collections, in the order of `FILES`, which tasks of the second the first has, too."""
+    """For every two collections, in the order of `FILES`, the tasks of the second that the first also has."""
     given = [name for name in FILES if name in collections]
     return {
         (winner, loser): find_overlap(collections[loser], collections[winner])
@@ -64,7 +64,8 @@ def overlaps(collections: Mapping[str, Sequence[Task]]) -> dict[tuple[str, str],
 def drop_overlap(
     collections: Mapping[str, Sequence[Task]], counts: Mapping[str, Counter[str]]
 ) -> dict[str, list[Task]]:
-    """The collections without the training tasks that an earlier one of `FILES` has; `counts` gets how many went."""
+    """The collections without the training tasks that an earlier one of `FILES` has; `counts` gets the number
+    removed."""
     found, kept = overlaps(collections), {name: list(tasks) for name, tasks in collections.items()}
     for (winner, loser), overlap in found.items():
         if split_name(loser) == "training":
@@ -78,10 +79,10 @@ def drop_overlap(
 def keep_named(
     collections: Mapping[str, Sequence[Task]], names: Sequence[str], counts: Mapping[str, Counter[str]]
 ) -> dict[str, list[Task]]:
-    """The collections with no tasks but those named; `counts` gets how many went.
+    """The collections with only the named tasks; `counts` gets the number removed.
 
     Raises:
-        SourceError: A name is in none of the collections.
+        SourceError: A name is in no collection.
     """
     known = {task.id for tasks in collections.values() for task in tasks}
     unknown = [name for name in names if name not in known]
@@ -105,19 +106,19 @@ def to_rows(
     counts: Counter[str],
     prompt: PromptSettings = DEFAULT,
 ) -> list[dict[str, Any]]:
-    """Rows of the schema; `counts` gets the tasks over a limit, by which.
+    """Rows of the schema; `counts` gets the number of tasks over each limit.
 
     Args:
         file: One of `FILES`.
-        tasks: Of that collection.
+        tasks: Tasks of that collection.
         limits: `max_prompt_tokens` is not checked without a tokenizer.
         tokenizer: None: no prompt ids.
-        counts: Is added to.
+        counts: Counts to update.
         prompt: How tasks are shown.
     """
     rows = []
     for task in tasks:
-        # Large tasks are never tokenized: the size in cells is known at once.
+        # The size in cells is known, so large tasks are never tokenized.
         reason = limits.exceeded_by(task)
         ids = encode_prompt(task, tokenizer, prompt) if tokenizer is not None and reason is None else None
         reason = reason or limits.exceeded_by(task, ids)
@@ -143,10 +144,10 @@ def _pairs(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """Write the files that `args` asks for, and print the report.
+    """Write the requested files and print the report.
 
     Raises:
-        SourceError: An input or the tokenizer cannot be read, or nothing is left of an input.
+        SourceError: An input or the tokenizer cannot be read, or an input has no usable tasks.
     """
     given = {name: getattr(args, name) for name in FILES if getattr(args, name) is not None}
     collections: dict[str, Sequence[Task]] = {}
@@ -173,7 +174,7 @@ def prepare(args: argparse.Namespace) -> None:
                 f"{given[name]}: no task is left ({reasons(counts[name])}). Raise the limits, or leave this file out."
             )
         rows[name] = within
-    for name, within in rows.items():  # nothing is written before everything is known to be fine
+    for name, within in rows.items():  # nothing is written before everything is checked
         path = args.local_save_dir / f"{data_source(name)}_{split_name(name)}.parquet"
         write_parquet(within, path)
         print(f"{path} ({split_name(name)})")
@@ -189,11 +190,11 @@ def _load_tokenizer(path: str) -> Tokenizer:
 
     try:
         return AutoTokenizer.from_pretrained(path)
-    # transformers raises errors of several libraries for a path that has no tokenizer.
+    # transformers raises errors of several libraries for a path without a tokenizer.
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else ""
         raise SourceError(
-            f"{path}: no tokenizer there ({type(error).__name__}: {first}). Check --tokenizer."
+            f"{path}: no tokenizer found ({type(error).__name__}: {first}). Check --tokenizer."
         ) from error
 
 
@@ -216,11 +217,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokenizer", help="folder or hub name of the model whose tokenizer makes prompt_ids")
     add_prompt_arguments(parser)
     parser.add_argument("--tasks", metavar="ID,ID", help="keep only these tasks")
-    parser.add_argument("--max_cells", type=int, help="leave out tasks with more cells in their examples")
-    parser.add_argument("--max_prompt_tokens", type=int, help="leave out longer prompts; needs --tokenizer")
-    parser.add_argument("--drop_overlap", action="store_true", help="leave shared tasks out of the training files")
-    parser.add_argument("--max_rows", type=int, help="draw so many tasks of each training file at most")
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn at random")
+    parser.add_argument("--max_cells", type=int, help="skip tasks with more cells in their examples")
+    parser.add_argument("--max_prompt_tokens", type=int, help="skip tasks with longer prompts; needs --tokenizer")
+    parser.add_argument("--drop_overlap", action="store_true", help="remove shared tasks from the training files")
+    parser.add_argument("--max_rows", type=int, help="draw at most this many tasks per training file")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random draws")
     args = parser.parse_args(argv)
     if not any(getattr(args, name) for name in FILES):
         parser.error(f"give at least one of {', '.join(f'--{name}' for name in sorted(FILES))}")
@@ -228,7 +229,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if getattr(args, name) is not None and getattr(args, name) < 1:
             parser.error(f"--{name} must be at least 1, got {getattr(args, name)}")
     if args.max_prompt_tokens is not None and args.tokenizer is None:
-        parser.error("--max_prompt_tokens counts tokens: give --tokenizer, too, or use --max_cells")
+        parser.error("--max_prompt_tokens counts tokens: also give --tokenizer, or use --max_cells")
     with errors_in_one_line(args.local_save_dir):
         prepare(args)
 

@@ -1,13 +1,13 @@
-"""ARC tasks whose pairs are made here: grids drawn at random, and what a golden solution turns them into.
+"""ARC tasks with generated pairs: random grids, and the output of a golden solution for them.
 
     python -m data_preprocess.arc_made --local_save_dir outputs/data/arc
 
-For machines that have no ARC files: demo and tests then work on the rules of real tasks, with other grids. Writes
-`made_tasks.json` in ARC's own form, to be given to `data_preprocess.arc` and `data_preprocess.arc_model`.
+For machines without ARC files: demo and tests then use the rules of real tasks with other grids. Writes
+`made_tasks.json` in ARC's own format, the input of `data_preprocess.arc` and `data_preprocess.arc_model`.
 
-The rule of a task is what its golden solution does. Grids are small, in black and the colours that the solution names.
+A golden solution defines the rule of its task. Grids are small, in black and the colours named in the solution.
 A pair counts if the solution runs on its input and changes it; a task is left out if too few grids do (most rules need
-an arrangement that random grids do not have), or if all its outputs are equal. Outputs come out of the sandbox.
+an arrangement that random grids do not have), or if all its outputs are equal. Outputs are computed in the sandbox.
 """
 
 import argparse
@@ -31,7 +31,7 @@ NUM_EXAMPLES = 3
 NUM_TESTS = 1
 SIDES = (3, 5)
 MAX_COLOURS = 3
-TRIES = 6  # grids drawn for each pair that is wanted
+TRIES = 6  # grids drawn per wanted pair
 
 
 def named_colours(source: str) -> list[int]:
@@ -50,7 +50,7 @@ def draw_grid(rng: np.random.Generator, colours: Sequence[int]) -> Grid:
 
 
 def make_task(source: str, pool: SandboxPool, rng: np.random.Generator) -> dict[str, Any] | None:
-    """A task in ARC's form; None if random grids do not suit the rule."""
+    """A task in ARC's format; None if random grids do not suit the rule."""
     wanted = NUM_EXAMPLES + NUM_TESTS
     colours = named_colours(source)
     while len(colours) < MAX_COLOURS:
@@ -69,7 +69,7 @@ def make_task(source: str, pool: SandboxPool, rng: np.random.Generator) -> dict[
 
 
 def make_tasks(names: Sequence[str], seed: int, golden_folder: Path = GOLDEN) -> dict[str, dict[str, Any]]:
-    """Tasks by id, of those golden solutions that random grids suit; a task does not depend on the others."""
+    """Tasks by id, for golden solutions that work on random grids; each task is independent of the others."""
     tasks = {}
     with SandboxPool() as pool:
         for name in names:

@@ -1,24 +1,24 @@
-"""Train the base model of golden redaction's CPU demo: a small Qwen2 that has read golden solutions full of mistakes.
+"""Train the base model of golden redaction's CPU demo: a small Qwen2 trained on golden solutions with mistakes.
 
     python -m data_preprocess.arc_model --input arc-agi-1_training.json.gz --local_save_dir outputs/models/arc_base
     python -m data_preprocess.arc --arc1_training arc-agi-1_training.json.gz --local_save_dir outputs/data/arc_demo \\
         --tasks <the line `tasks:` that the first one prints>
 
-About two minutes on one CPU core; a second call with the same settings and data returns at once. `--input` is required:
-nothing may be downloaded for a demo, and a task's pairs cannot be made from its golden solution. See
-`verl_ext.data.arc_tasks` for its forms.
+About two minutes on one CPU core; a second call with the same settings and data returns immediately. `--input` is
+required: nothing may be downloaded for a demo, and a task's pairs cannot be made from its golden solution. See
+`verl_ext.data.arc_tasks` for its formats.
 
-The model learns a few tasks by heart: it sees their prompts as golden redaction makes them (with the --grid_format and
---test_inputs of the run's `golden.prompt`: in another form it knows none of its tasks), and behind each prompt
-copies of the golden solution with mistakes drawn anew (`data_preprocess.demo_models.arc_mistakes`). So it writes
-programs, ends them, and is sure of nearly every token, but in a handful of states of a golden solution it has the right
-token at about three quarters, and one or two plausible wrong ones share the rest. Those are the states in which
-redaction has something to find out.
+The model learns a few tasks by heart: it sees golden redaction's prompts of them (with the --grid_format and
+--test_inputs of the run's `golden.prompt`: it does not recognise its tasks in another format), each followed by copies
+of the golden solution with newly drawn mistakes (`data_preprocess.demo_models.arc_mistakes`). So it writes complete
+programs and is sure of nearly every token, but in a few states of a golden solution the right token has a probability
+of about three quarters, and one or two plausible wrong ones share the rest. In these states redaction can find
+something out.
 
-What is simplified: no understanding is in it. It tells the tasks apart by their prompts and knows nothing of others.
+Simplification: it understands nothing. It recognises its tasks by their prompts and knows no others.
 
-Saved in Hugging Face format, in float32, with a byte-level BPE tokenizer of its own, trained on all golden solutions,
-so that it does not depend on the tasks that are chosen.
+Saved in Hugging Face format, in float32, with its own byte-level BPE tokenizer, trained on all golden solutions, so
+that it does not depend on the chosen tasks.
 
 P: tokens of a prompt. B: copies of its solution in a batch. T: tokens of an answer. V: vocabulary.
 """
@@ -52,20 +52,20 @@ from data_preprocess.ending import errors_in_one_line
 from verl_ext.arc.prompt_options import add_prompt_arguments, prompt_settings
 from verl_ext.arc.prompts import SizeLimits, encode_golden
 
-# A prompt and its answer have some 1,200 tokens at most.
+# A prompt and its answer have at most about 1,200 tokens.
 MAX_POSITIONS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArcModelSettings(SmallModelSettings):
-    """All that decides the weights, but for the data; see `SmallModelSettings` for the rest.
+    """All settings that determine the weights, except the data; see `SmallModelSettings` for the rest.
 
     Attributes:
-        tasks_per_step: Different tasks of a step.
-        copies: Solutions with mistakes of each of them.
+        tasks_per_step: Distinct tasks per step.
+        copies: Solutions with mistakes per task.
         mistake_rate: Probability of a mistake at a site.
-        max_sites: Sites of a solution at most.
-        vocab_size: Tokens, the special ones included.
+        max_sites: Maximum sites per solution.
+        vocab_size: Number of tokens, including special ones.
     """
 
     steps: int = 350
@@ -79,7 +79,7 @@ class ArcModelSettings(SmallModelSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.mistake_rate <= 1:
-            raise ValueError(f"mistake_rate is a probability, got {self.mistake_rate}")
+            raise ValueError(f"mistake_rate must be a probability, got {self.mistake_rate}")
         if min(self.tasks_per_step, self.copies, self.max_sites) < 1:
             raise ValueError(f"tasks_per_step, copies and max_sites must be at least 1, got {self}")
         if self.vocab_size < 300:
@@ -87,24 +87,24 @@ class ArcModelSettings(SmallModelSettings):
 
 
 def answer_ids(lesson: Lesson, tokenizer: SavedTokenizer, rng: np.random.Generator, rate: float) -> list[int]:
-    """What follows the prompt ids in one text of the corpus: a copy with mistakes, the closing fence, end of text.
+    """The tokens after the prompt in one text of the corpus: a copy with mistakes, the closing fence, end of text.
 
-    The copy is encoded as a text of its own, as a golden solution is: in the states that redaction makes of the two,
-    the model reads the ids that it has learned from.
+    The copy is encoded as a separate text, like a golden solution, so that redaction's states have the same ids as the
+    training data.
     """
     return [*encode_golden(replace_at(lesson.source, lesson.sites, rng, rate), tokenizer), *closing_ids(tokenizer)]
 
 
 def answer_loss(model: Qwen2ForCausalLM, prompt_ids: Sequence[int], answers: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Mean negative log-prob, in nats, of the answers' tokens behind one prompt; the prompt's own are not learned.
+    """Mean negative log-prob, in nats, of the answers' tokens after one prompt; the prompt's own are not learned.
 
-    The prompt is several times as long as an answer and is read once for all of them: the answers attend to its keys
-    and values, through which gradients flow.
+    The prompt is several times as long as an answer and is processed once for all of them: the answers attend to its
+    keys and values, through which gradients flow.
 
     Args:
-        model: Its gradients are recorded.
-        prompt_ids: P of them.
-        answers: B of them, each with its end-of-text token.
+        model: Model whose gradients are recorded.
+        prompt_ids: P token ids.
+        answers: B answers, each with its end-of-text token.
     """
     cache = DynamicCache(config=model.config)
     first_11V = model(
@@ -114,7 +114,7 @@ def answer_loss(model: Qwen2ForCausalLM, prompt_ids: Sequence[int], answers: Seq
     labels_BT = torch.full((len(answers), max(map(len, answers))), -100)
     for row, ids in enumerate(answers):
         labels_BT[row, : len(ids)] = torch.tensor(ids)
-    # Behind an end of text anything may stand, as no answer token looks at it.
+    # Tokens after an end of text do not matter, because no answer token attends to them.
     inputs_BT = labels_BT[:, :-1].clamp(min=0)
     further_BTV = model(input_ids=inputs_BT, past_key_values=cache, use_cache=True).logits
     logits_BTV = torch.cat([first_11V.expand(len(answers), -1, -1), further_BTV], dim=1)
@@ -131,10 +131,10 @@ def train(
     """Train from scratch; returns the model in eval mode.
 
     Args:
-        lessons: The tasks and their solutions; their sites are where mistakes go.
-        tokenizer: The one that made the lessons' ids.
+        lessons: The tasks and their solutions; mistakes are made at their sites.
+        tokenizer: The tokenizer of the lessons' ids.
         settings: Equal settings give equal weights on the same machine with the same number of torch threads.
-        report_every: Steps between two lines of progress; 0 for silence.
+        report_every: Steps between two lines of progress; 0: no progress.
     """
     model = build_model(settings, tokenizer, max_position_embeddings=MAX_POSITIONS).train()
     rng = np.random.default_rng(settings.seed)
@@ -158,24 +158,24 @@ def train(
 
 
 def digest(texts: Sequence[str]) -> str:
-    """Names the data: equal texts, equal digest."""
+    """A digest of the data, equal for equal texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train, or find the trained model, and print its tasks and its folder; errors end the program."""
+    """Train, or reuse the trained model, and print its tasks and its folder; errors end the program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--input", type=Path, help="ARC-AGI-1's training tasks: .json, .json.gz or a folder")
-    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder of the model itself")
-    parser.add_argument("--tasks", help="ids with commas between them; otherwise --num_tasks are chosen by their size")
+    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the model")
+    parser.add_argument("--tasks", help="ids separated by commas; otherwise --num_tasks are chosen by their size")
     add_prompt_arguments(parser)
     parser.add_argument("--num_tasks", type=int, default=8)
     parser.add_argument("--max_prompt_tokens", type=int, default=900)
     parser.add_argument("--max_golden_tokens", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=ArcModelSettings.steps)
-    parser.add_argument("--samples", type=int, default=16, help="answers a pass rate of the report is of; 0: no report")
-    parser.add_argument("--force", action="store_true", help="train although the folder has this model")
+    parser.add_argument("--samples", type=int, default=16, help="answers per pass rate in the report; 0: no report")
+    parser.add_argument("--force", action="store_true", help="train even if the folder has this model")
     args = parser.parse_args(argv)
     with errors_in_one_line(args.local_save_dir, ValueError):
         settings = ArcModelSettings(seed=args.seed, steps=args.steps)
@@ -204,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             return trained[0], tokenizer
 
         folder = train_cached(record, args.local_save_dir, train_once, force=args.force)
-        for model in trained:  # none, if the folder had this model
+        for model in trained:  # none if the folder had this model
             print_report(model, lessons, tokenizer, args.samples)
     print(f"tasks: {ids}")
     print(folder)

@@ -3,15 +3,15 @@
     python -m data_preprocess.arithmetic --local_save_dir outputs/data/arithmetic --pool E
 
 Writing the answer backwards lets a small model add digit by digit with one carry to remember. Prompts are of three
-kinds, so that a pool has the shape of a real RL data set as seen by the base model of
-`data_preprocess.arithmetic_model`, which forgets about every other carry:
+kinds, so that a pool resembles a real RL data set for the base model of `data_preprocess.arithmetic_model`, which
+forgets about every other carry:
 
-    core      1-5 digits, at least one carry   sometimes right: this is where RL can learn
+    core      1-5 digits, at least one carry   sometimes right: RL can learn here
     easy      1-3 digits, no carry             nearly always right
     hopeless  6-8 digits                       never right: longer than anything the base model has seen
 
-Pools name the shares of the kinds. E is for a demonstration, B for benchmarks, C is a hard case in which only one
-prompt in twenty can be learned from. Training and validation prompts have the same mix and never overlap.
+Pools set the shares of the kinds. E is for the demo, B for benchmarks, and C is a hard case in which only one prompt in
+twenty can be learned from. Training and validation prompts have the same mix and never overlap.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from verl_ext.data.schema import make_row, write_parquet
 
 KINDS = ("hopeless", "easy", "core")
 
-# Smaller numbers are likelier, by this factor a digit, here as in the corpus of the base model. Uniform lengths would
-# make most core prompts carry four or five times, which the base model practically never gets right.
+# Smaller numbers are more likely, by this factor per digit, as in the corpus of the base model. Uniform lengths would
+# make most core prompts carry four or five times, which the base model almost never gets right.
 LENGTH_DECAY = 0.75
 
 _DIGITS = {"core": range(1, 6), "easy": range(1, 4), "hopeless": range(6, 9)}
@@ -50,7 +50,7 @@ class Shares:
     def counts(self, size: int) -> dict[str, int]:
         """Prompts of each kind among `size`, by largest remainder, so that they sum to `size`."""
         exact = {kind: size * getattr(self, kind) for kind in KINDS}
-        # Shares such as .29 are not binary fractions: without rounding, 100 * .29 would be cut to 28.
+        # Shares such as .29 are not binary fractions: without rounding, 100 * .29 would be truncated to 28.
         counts = {kind: int(round(value, 6)) for kind, value in exact.items()}
         by_remainder = sorted(KINDS, key=lambda kind: counts[kind] - exact[kind])
         for kind in by_remainder[: size - sum(counts.values())]:
@@ -67,8 +67,8 @@ class PoolSettings:
 
     Attributes:
         train_size: Prompts in train.parquet.
-        val_size: Prompts in val.parquet, of the same mix.
-        influence_size: Prompts in influence.parquet, of the same mix: for TracIn, not for evaluation.
+        val_size: Prompts in val.parquet, with the same mix.
+        influence_size: Prompts in influence.parquet, with the same mix: for TracIn, not for evaluation.
         shares: The mix.
         seed: Same seed, same files.
     """
@@ -87,7 +87,7 @@ class PoolSettings:
 
 
 def num_carries(a: int, b: int) -> int:
-    """Carries in the sum of two numbers, among them the one that makes the answer longer."""
+    """Number of carries in the sum of two numbers, including one that makes the answer longer."""
     carries = carry = 0
     while a or b:
         carry = (a % 10 + b % 10 + carry) // 10
@@ -120,16 +120,16 @@ def kind_of(a: int, b: int) -> str | None:
 
 
 def draw_pairs(kind: str, count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """`count` different pairs of numbers of one kind; 1+2 and 2+1 are two prompts.
+    """`count` distinct pairs of numbers of one kind; 1+2 and 2+1 are two prompts.
 
     Raises:
         ValueError: If the kind has too few prompts to find that many.
     """
     digits = np.array(_DIGITS[kind])
     weights = LENGTH_DECAY**digits if kind != "hopeless" else np.ones(len(digits))
-    pairs: dict[tuple[int, int], None] = {}  # a dict, because a set's order is not ours to fix
+    pairs: dict[tuple[int, int], None] = {}  # a dict, because a set has no fixed order
     found = -1
-    while len(pairs) > found:  # a round of a thousand draws or more without anything new: there is nothing left
+    while len(pairs) > found:  # a round of a thousand draws or more without anything new: none are left
         found = len(pairs)
         lengths = rng.choice(digits, size=(max(4 * count, 1000), 2), p=weights / weights.sum())
         lowest = np.where(lengths == 1, 0, 10 ** (lengths - 1))
@@ -142,9 +142,9 @@ def draw_pairs(kind: str, count: int, rng: np.random.Generator) -> list[tuple[in
 
 
 def build_rows(settings: PoolSettings) -> dict[str, list[dict[str, Any]]]:
-    """Rows of each file, by its name: train, val and, if there is to be one, influence.
+    """Rows of each file, by its name: train, val and, if requested, influence.
 
-    `extra_info` carries `kind`, the digits of both numbers and the number of carries. Indices count on from file to
+    `extra_info` carries `kind`, the digits of both numbers and the number of carries. Indices continue from file to
     file, so no two rows of a pool share one.
     """
     rng = np.random.default_rng(settings.seed)
@@ -153,7 +153,7 @@ def build_rows(settings: PoolSettings) -> dict[str, list[dict[str, Any]]]:
     pairs: dict[str, list[tuple[int, int]]] = {name: [] for name in sizes}
     for kind in KINDS:
         counts = {name: settings.shares.counts(size)[kind] for name, size in sizes.items()}
-        # One draw, split at random: the few short prompts then reach all files in proportion.
+        # One draw, split at random, so that the few short prompts reach all files in proportion.
         drawn = draw_pairs(kind, sum(counts.values()), rng)
         order = iter([drawn[i] for i in rng.permutation(len(drawn))])
         for name, count in counts.items():
@@ -180,7 +180,7 @@ def _row(a: int, b: int, index: int, split: str) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write train.parquet, val.parquet and, if asked for, influence.parquet."""
+    """Write train.parquet, val.parquet and, if requested, influence.parquet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the parquet files")
     parser.add_argument("--seed", type=int, default=0)
@@ -190,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     mix = parser.add_mutually_exclusive_group()
     mix.add_argument("--pool", choices=sorted(POOLS), default="E", help="a named mix")
     mix.add_argument(
-        "--shares", type=float, nargs=3, metavar=("HOPELESS", "EASY", "CORE"), help="a mix of your own, summing to 1"
+        "--shares", type=float, nargs=3, metavar=("HOPELESS", "EASY", "CORE"), help="your own mix, summing to 1"
     )
     args = parser.parse_args(argv)
     try:

@@ -2,11 +2,11 @@
 
     python -m data_preprocess.arithmetic_model --local_save_dir outputs/models/arithmetic_base
 
-About a minute on one CPU core; a second call with the same settings returns at once. The model learns from
+About a minute on one CPU core; a second call with the same settings returns immediately. The model learns from
 demonstrations of a *sloppy* adder that drops every incoming carry with probability 1/2. So it knows the method, the
-format and when to stop, yet solves a sum with c carries with probability 2^-c only: reinforcement learning can teach
-it, quickly, to trust the carry. (A clean but undertrained base is a poor start: it is noisy everywhere, and RL gains
-little on it.) Sums of more than five digits are not in its corpus and stay out of reach.
+format and when to stop, yet solves a sum with c carries only with probability 2^-c: reinforcement learning can quickly
+teach it to trust the carry. (A clean but undertrained base model is a poor start: it is noisy everywhere, and RL gains
+little.) Sums of more than five digits are not in its corpus and remain unsolved.
 
 Saved in Hugging Face format, in float32, with a byte-level tokenizer.
 """
@@ -32,12 +32,12 @@ from data_preprocess.ending import errors_in_one_line
 
 @dataclass(frozen=True, kw_only=True)
 class BaseModelSettings(SmallModelSettings):
-    """All that decides the weights; see `SmallModelSettings` for the rest.
+    """All settings that determine the weights; see `SmallModelSettings` for the rest.
 
     Attributes:
-        batch_size: Demonstrations a step.
+        batch_size: Demonstrations per step.
         max_digits: Longest number of the corpus.
-        length_decay: A number is this factor less likely with each further digit.
+        length_decay: Each additional digit makes a number less likely by this factor.
         drop_carry: Probability that the demonstrator drops a carry.
     """
 
@@ -56,14 +56,14 @@ class BaseModelSettings(SmallModelSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.drop_carry <= 1:
-            raise ValueError(f"drop_carry is a probability, got {self.drop_carry}")
+            raise ValueError(f"drop_carry must be a probability, got {self.drop_carry}")
         if not 1 <= self.max_digits <= 8:
             raise ValueError(f"max_digits must be from 1 to 8, got {self.max_digits}")
         if self.batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
 
     def hash(self) -> str:
-        """Names the settings: equal settings, equal hash."""
+        """A hash of the settings, equal for equal settings."""
         return settings_hash(dataclasses.asdict(self))
 
 
@@ -71,7 +71,7 @@ def sloppy_sum(a: int, b: int, drop_carry: float, rng: np.random.Generator) -> s
     """Add from the right and lose each incoming carry with probability `drop_carry`.
 
     Returns:
-        The digits, least significant first. With `drop_carry=0` it is the exact sum, with 1 no digit hears of a carry.
+        The digits, least significant first. With `drop_carry=0` it is the exact sum, with 1 no carry is added.
     """
     digits = []
     carry = 0
@@ -99,7 +99,7 @@ def encode_batch(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and labels of demonstrations, each (B, T) int64, padded on the right.
 
-    Only the answer and the end-of-text token are labels: the digits of the prompt are random, nothing to learn there.
+    Only the answer and the end-of-text token are labels: the digits of the prompt are random and cannot be learned.
     """
     prompts = tokenizer([prompt for prompt, _ in texts])["input_ids"]
     answers = tokenizer([answer for _, answer in texts])["input_ids"]
@@ -126,7 +126,7 @@ def train(settings: BaseModelSettings, *, report_every: int = 100) -> tuple[Qwen
 
     def loss_of_next_batch() -> torch.Tensor:
         ids_BT, labels_BT = encode_batch(demonstrations(settings, settings.batch_size, rng), tokenizer)
-        # Right padding needs no attention mask under causal attention: no answer token looks at it.
+        # Right padding needs no attention mask under causal attention: no answer token attends to it.
         return model(input_ids=ids_BT, labels=labels_BT).loss
 
     fit(model, loss_of_next_batch, settings.optimization, name="base model", report_every=report_every)
@@ -134,15 +134,15 @@ def train(settings: BaseModelSettings, *, report_every: int = 100) -> tuple[Qwen
 
 
 def is_cached(settings: BaseModelSettings, folder: Path) -> bool:
-    """Whether `folder` holds a model of exactly these settings."""
+    """Whether `folder` has a model of exactly these settings."""
     return model_training.is_cached(dataclasses.asdict(settings), folder)
 
 
 def train_cached(settings: BaseModelSettings, folder: Path, *, report_every: int = 100) -> Path:
-    """Train into `folder` unless it already holds a model of these settings; see `model_training.train_cached`.
+    """Train into `folder` unless it already has a model of these settings; see `model_training.train_cached`.
 
     Raises:
-        FileExistsError: If `folder` holds something that this function did not write.
+        FileExistsError: If `folder` contains something that this function did not write.
     """
     return model_training.train_cached(
         dataclasses.asdict(settings), folder, lambda: train(settings, report_every=report_every)
@@ -150,9 +150,9 @@ def train_cached(settings: BaseModelSettings, folder: Path, *, report_every: int
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train, or find the trained model, and print its folder."""
+    """Train, or reuse the trained model, and print its folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder of the model itself")
+    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=BaseModelSettings.steps)
     # Matrices this small gain nothing from a second thread, and the weights depend on the number of threads.

@@ -2,14 +2,14 @@
 
     python -m data_preprocess.dapo_math_17k --input dapo_math_17k.jsonl.gz --local_save_dir outputs/data/math
 
-Writes dapo_math_17k.parquet, dapo_1000.parquet, and dapo_1000_val.parquet with 100 questions of dapo_1000, for the
-validation during a run, which asks every question 32 times. The set on the hub repeats every question about a hundred
-times and wraps it in an instruction of its own: both are undone. The same seed holds out the same questions, whatever
-the order of the rows and whatever --exclude_overlap names.
+Writes dapo_math_17k.parquet, dapo_1000.parquet, and dapo_1000_val.parquet with 100 questions of dapo_1000, for
+validation during a run, with 32 samples per question. The set on the hub repeats every question about a hundred times
+and wraps it in its own instruction: both are undone. The same seed holds out the same questions, independent of the
+order of the rows and of --exclude_overlap.
 
 The set has many questions twice in slightly different words, so about a fifth of a random test set would be trained on:
-training questions that reword a held-out one are left out. It also has questions of AMC23 and MATH-500, most of them
-reworded, which --exclude_overlap leaves out. `data_preprocess.math.overlap` says what counts.
+training questions that reword a held-out one are removed. It also has questions of AMC23 and MATH-500, most of them
+reworded, which --exclude_overlap removes. `data_preprocess.math.overlap` defines the overlap.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How a script ends when something is wrong: one line on standard error and exit code 1, and no traceback."""
+"""Error handling of scripts: one line on standard error and exit code 1, without a traceback."""
 
 import os
 import sys
@@ -11,16 +11,16 @@ from verl_ext.data.schema import DataFileError
 
 
 class OutputError(SignalError):
-    """Nothing can be written where the script is to write."""
+    """The script cannot write to its output folder."""
 
 
 @contextmanager
 def errors_in_one_line(folder: Path, *others: type[Exception]) -> Generator[None]:
-    """End the program with one line for whatever is wrong with its files, and before any work for a wrong output.
+    """End the program with one line for any problem with its files, and before any work for a wrong output folder.
 
     Args:
-        folder: What --local_save_dir names. It need not be there yet and is not made.
-        *others: Errors that are a wrong argument's, too.
+        folder: The value of --local_save_dir. It need not exist and is not created.
+        *others: Additional errors caused by wrong arguments.
     """
     try:
         check_output(folder)
@@ -32,13 +32,13 @@ def errors_in_one_line(folder: Path, *others: type[Exception]) -> Generator[None
 
 
 def check_output(folder: Path) -> None:
-    """Find out whether files can be written into a folder, without writing any.
+    """Check whether files can be written into a folder, without writing any.
 
     Raises:
-        OutputError: It, or what it would be made in, is a file or may not be written to.
+        OutputError: It or its parent is a file or not writable.
     """
     there = next(path for path in [folder.absolute(), *folder.absolute().parents] if os.path.lexists(path))
     if not there.is_dir():
         raise OutputError(f"--local_save_dir {folder}: {there} is not a folder. Name another folder.")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise OutputError(f"--local_save_dir {folder}: {there} may not be written to. Name another folder.")
+        raise OutputError(f"--local_save_dir {folder}: {there} is not writable. Name another folder.")

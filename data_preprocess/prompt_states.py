@@ -1,13 +1,13 @@
-"""What a model makes of each prompt before it answers, as numbers in `extra_info`: Fast DAPO's prior learns from them.
+"""A model's hidden state for each prompt, as numbers in `extra_info` that Fast DAPO's prior learns from.
 
     python -m data_preprocess.prompt_states --model Qwen/Qwen2.5-1.5B \\
         --input outputs/data/math/dapo_math_17k.parquet --local_save_dir outputs/data/math_with_states
 
-Writes each input file again, under the same name in another folder, with the column `extra_info.prompt_state`: the
+Writes each input file under the same name in another folder, with the additional column `extra_info.prompt_state`: the
 model's last hidden state at the prompt's last token, reduced to --components numbers, the principal components over all
-input files together. Give the files of `data.train_files` in one call, and the model that training starts from: its
-state tells how hard a prompt is for it where the data set notes no difficulty. One forward pass over every prompt, on a
-GPU where there is one. Prompts are rendered as verl renders them (--raw_prompt for `data.use_chat_template=false`).
+input files. Give the files of `data.train_files` in one call, and the model that training starts from: its state shows
+how hard a prompt is for it if the data set has no difficulty. It runs one forward pass over every prompt, on a GPU if
+there is one. Prompts are rendered as in verl (--raw_prompt for `data.use_chat_template=false`).
 """
 
 import argparse
@@ -36,11 +36,11 @@ class StateError(SignalError):
 
 
 def encode(prompts: Sequence[Any], tokenizer: Any, template: Mapping[str, Any], name: str) -> list[list[int]]:
-    """Token ids of chat messages, with the start of the answer that the template gives.
+    """Token ids of chat messages, with the start of the answer from the template.
 
     Args:
-        name: Of their file, for messages.
-        template: Further arguments of the tokenizer's chat template, `chat_template` itself among them.
+        name: Name of their file, for messages.
+        template: Additional arguments of the tokenizer's chat template, including `chat_template` itself.
 
     Raises:
         StateError: A prompt is not text, has no tokens, or the template cannot render it.
@@ -66,12 +66,12 @@ def last_states(model: Any, prompts: Sequence[Sequence[int]], tokens_per_batch: 
     """(P, D) float32: the model's last hidden state at the last token of P prompts.
 
     Args:
-        model: Of transformers, without a language-model head.
+        model: Model of transformers, without a language-model head.
         prompts: Token ids.
-        tokens_per_batch: At most, with padding; a longer prompt comes alone.
+        tokens_per_batch: Maximum, with padding; a longer prompt gets its own batch.
 
     Raises:
-        StateError: They are not finite.
+        StateError: The states are not finite.
     """
     import torch
 
@@ -81,7 +81,7 @@ def last_states(model: Any, prompts: Sequence[Sequence[int]], tokens_per_batch: 
         ids_BT = torch.zeros(len(rows), int(lengths_B.max()), dtype=torch.long)
         for place, row in enumerate(rows):
             ids_BT[place, : lengths_B[place]] = torch.tensor(prompts[row])
-        # On the right, padding is behind all that a causal model looks at.
+        # Right padding comes after everything that a causal model attends to.
         mask_BT = torch.arange(ids_BT.shape[1]) < lengths_B[:, None]
         with torch.no_grad():
             hidden_BTD = model(ids_BT.to(model.device), attention_mask=mask_BT.to(model.device)).last_hidden_state
@@ -92,7 +92,7 @@ def last_states(model: Any, prompts: Sequence[Sequence[int]], tokens_per_batch: 
 
 
 def _batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:
-    """Rows of like length, the longest first, so that memory that does not suffice shows at once."""
+    """Rows of similar length, the longest first, so that insufficient memory shows immediately."""
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         if batch and (len(batch) + 1) * lengths[batch[0]] > tokens_per_batch:
@@ -103,9 +103,9 @@ def _batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int
 
 
 def principal_components(states_PD: np.ndarray, count: int) -> tuple[np.ndarray, float]:
-    """(P, count) float32, the states' principal components, and the share of their variance that these hold.
+    """(P, count) float32, the states' principal components, and the share of the variance that they explain.
 
-    Fewer where there are fewer prompts or dimensions. The largest has standard deviation 1.
+    Fewer if there are fewer prompts or dimensions. The largest has standard deviation 1.
     """
     centred_PD = states_PD - states_PD.mean(0, dtype=np.float64)
     _, directions_DD = np.linalg.eigh(centred_PD.T @ centred_PD)  # in ascending order
@@ -116,12 +116,12 @@ def principal_components(states_PD: np.ndarray, count: int) -> tuple[np.ndarray,
 
 
 def with_states(table: pa.Table, states_NC: np.ndarray) -> pa.Table:
-    """The table with a list of numbers for each row in `extra_info`, which is made if it is not there."""
+    """The table with a list of numbers per row in `extra_info`, which is created if missing."""
     lists = pa.array(states_NC.tolist(), type=pa.list_(pa.float32()))
     fields: dict[str, pa.Array] = {}
     if "extra_info" in table.column_names and not pa.types.is_null(table["extra_info"].type):
         info = table["extra_info"].combine_chunks()
-        # flatten() and not field(): of a row without extra_info, every field is null.
+        # flatten() and not field(): for a row without extra_info, every field is null.
         fields = {field.name: values for field, values in zip(info.type, info.flatten(), strict=True)}
     fields[FIELD] = lists
     column = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
@@ -141,7 +141,7 @@ def _write(args: argparse.Namespace) -> None:
     began = time.monotonic()
     targets = [args.local_save_dir / path.name for path in args.input]
     if len(set(targets)) < len(targets):
-        raise StateError("two input files have the same name. Rename one: each is written under its own.")
+        raise StateError("two input files have the same name. Rename one: each is written under its own name.")
     if same := [path for path, target in zip(args.input, targets, strict=True) if path.resolve() == target.resolve()]:
         raise StateError(f"{same[0]} would be overwritten. Name another folder with --local_save_dir.")
     if others := [path for path in args.input if path.suffix != ".parquet"]:
@@ -167,13 +167,13 @@ def _write(args: argparse.Namespace) -> None:
         begin += len(table)
         print(f"{target}: {len(table)} rows")
     print(
-        f"{states_PC.shape[1]} components hold {share:.0%} of the variance of {states_PD.shape[1]} dimensions; "
+        f"{states_PC.shape[1]} components explain {share:.0%} of the variance of {states_PD.shape[1]} dimensions; "
         f"{sum(map(len, ids))} tokens in {time.monotonic() - began:.0f} s on {model.device.type}"
     )
 
 
 def _has_room(table: pa.Table) -> bool:
-    """For another field of `extra_info`."""
+    """Read another field of `extra_info`."""
     if "extra_info" not in table.column_names:
         return True
     kind = table["extra_info"].type
@@ -186,7 +186,7 @@ def _load(name: str, dtype: str, trusts: bool) -> tuple[Any, Any]:
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
 
-    logging.set_verbosity_error()  # it would name the weights of the head, which is not needed
+    logging.set_verbosity_error()  # it would list the weights of the unused head
     logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trusts)
@@ -207,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--components", type=int, default=16, choices=range(1, 33), metavar="1-32", help="(16)")
     parser.add_argument("--tokens_per_batch", type=int, default=16384, help="per forward pass, with padding (16384)")
     parser.add_argument(
-        "--dtype", default="auto", choices=("auto", "bfloat16", "float32"), help="of the weights (auto)"
+        "--dtype", default="auto", choices=("auto", "bfloat16", "float32"), help="dtype of the weights (auto)"
     )
     parser.add_argument("--prompt_key", default="prompt", help="column of the messages, as data.prompt_key")
     parser.add_argument("--trust_remote_code", action="store_true", help="as actor_rollout_ref.model.trust_remote_code")

@@ -1,22 +1,22 @@
-"""RealToxicityPrompts: beginnings of sentences from the web, each with the toxicity that Perspective gave it.
+"""RealToxicityPrompts: beginnings of sentences from the web, each with its toxicity by Perspective.
 
     python -m data_preprocess.real_toxicity_prompts --input rtp.jsonl.gz --local_save_dir outputs/data/toxicity
     python -m data_preprocess.real_toxicity_prompts --local_save_dir outputs/data/toxicity --val_strategy top  # hub
     python -m data_preprocess.real_toxicity_prompts --local_save_dir outputs/data/toxicity --min_toxicity 0.3 \\
         --query_tokens 10 15 --tokenizer gpt2                        # as in LDA-ORL (arXiv 2505.19281)
 
-Writes train.parquet and two files from a fifth of the prompts, drawn by --seed and held out: influence.parquet, whose
-gradient TracIn compares with (`tracin.validation_files`), and val.parquet, on which a run is evaluated. No prompt is in
-two of them. `--val_strategy random` draws the influence prompts from the held-out ones, `top` takes the most toxic.
+Writes train.parquet and two files from a fifth of the prompts, drawn by --seed and held out: influence.parquet, for
+TracIn's validation gradient (`tracin.validation_files`), and val.parquet, for the evaluation. No prompt is in two of
+them. `--val_strategy random` draws the influence prompts from the held-out ones, `top` takes the most toxic.
 
-`--min_toxicity` leaves out prompts that are not more toxic. `--query_tokens MIN MAX` makes each prompt the first tokens
-of the sentence (prompt and continuation, where the row has one), so many that the number is drawn between the two.
+`--min_toxicity` keeps only more toxic prompts. `--query_tokens MIN MAX` makes each prompt the first tokens of the
+sentence (prompt and continuation, if the row has one), with a random length between the two.
 
 Rows are `{prompt, prompt_toxicity, challenging}`, or the original ones whose `prompt` is `{text, toxicity, ...}`. The
 texts are offensive; do not print them. There is no right answer: `reward_model.ground_truth` is empty, and the reward
 is a classifier's (`verl_ext.rewards.toxicity`). `extra_info` has `index` ("real_toxicity_prompts/17": the row's number
-in its input, from 0), `split`, `prompt_toxicity` (0 to 1), `challenging` and `prompt`, the text for a reward that is to
-see it.
+in its input, from 0), `split`, `prompt_toxicity` (0 to 1), `challenging` and `prompt`, the text for a reward that needs
+it.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class ScoredPrompt:
         text: The prompt.
         toxicity: From 0 to 1.
         challenging: Whether language models of the paper continued it badly every time.
-        continuation: How the sentence went on; "" where the row has none.
+        continuation: The rest of the sentence; "" if the row has none.
     """
 
     index: str
@@ -62,12 +62,12 @@ class ScoredPrompt:
 
     @property
     def key(self) -> str:
-        """Equal for prompts that differ in letter case and white space only."""
+        """Key that is equal for prompts that differ only in letter case and white space."""
         return " ".join(self.text.split()).casefold()
 
 
 def read_prompt(row: Mapping[str, Any], index: str) -> ScoredPrompt:
-    """The prompt of a row of either form; the module's docstring has both.
+    """The prompt of a row in either form; see the module's docstring.
 
     Raises:
         UnusableRow: It has no text, or no score from 0 to 1.
@@ -90,9 +90,9 @@ def read_prompt(row: Mapping[str, Any], index: str) -> ScoredPrompt:
 
 
 def collect(rows: Iterable[Mapping[str, Any]]) -> tuple[list[ScoredPrompt], Counter[str]]:
-    """The usable prompts in the order of the rows, and how many rows went for which reason ("rows read" included).
+    """The usable prompts in the order of the rows, and the number of dropped rows by reason (including "rows read").
 
-    Of copies the first stays.
+    The first of several copies is kept.
     """
     counts: Counter[str] = Counter()
     prompts: dict[str, ScoredPrompt] = {}
@@ -109,21 +109,21 @@ def collect(rows: Iterable[Mapping[str, Any]]) -> tuple[list[ScoredPrompt], Coun
 
 
 def read_prompts(source: str) -> tuple[list[ScoredPrompt], Counter[str]]:
-    """`collect` of a file, or of a data set on the hub.
+    """`collect` for a file or a data set on the hub.
 
     Raises:
         SourceError: It cannot be read, or no row of it is usable.
     """
     prompts, counts = collect(read_rows(source, HUB))
     if not counts:
-        raise SourceError(f"{source}: the file has no rows. Fetch it again.")
+        raise SourceError(f"{source}: the file has no rows. Download it again.")
     if not prompts:
         raise SourceError(f"{source}: no row is usable ({reasons(counts)}). Is it RealToxicityPrompts?")
     return prompts, counts
 
 
 def digest(prompts: Iterable[ScoredPrompt]) -> str:
-    """Names the texts and scores: a model that is trained on the same prompts need not be trained again."""
+    """A digest of texts and scores: a model trained on the same prompts need not be trained again."""
     lines = (f"{prompt.toxicity!r} {prompt.text!r}\n" for prompt in prompts)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
@@ -135,7 +135,7 @@ def split(prompts: Sequence[ScoredPrompt], seed: int) -> tuple[list[ScoredPrompt
         ValueError: If there are fewer than two prompts.
     """
     if len(prompts) < 2:
-        raise ValueError(f"a training and a held-out set need two prompts at least, got {len(prompts)}")
+        raise ValueError(f"a training and a held-out set need at least two prompts, got {len(prompts)}")
     held_out, train = draw(prompts, max(1, round(HELD_OUT_SHARE * len(prompts))), seed)
     return train, held_out
 
@@ -143,16 +143,16 @@ def split(prompts: Sequence[ScoredPrompt], seed: int) -> tuple[list[ScoredPrompt
 def choose_influence(
     held_out: Sequence[ScoredPrompt], size: int, strategy: str, seed: int
 ) -> tuple[list[ScoredPrompt], list[ScoredPrompt]]:
-    """Of the held-out prompts, those whose gradient is compared with and those of the evaluation, in the given order.
+    """Split the held-out prompts into those of the validation gradient and those of the evaluation, in the given order.
 
     Args:
-        held_out: Without repeats.
-        size: Of the first set.
+        held_out: Distinct prompts.
+        size: Size of the first set.
         strategy: One of `VAL_STRATEGIES`.
-        seed: Of the draw; with "top", of the order among equal scores at the border.
+        seed: Seed of the draw; with "top", of the order among equal scores at the border.
 
     Raises:
-        ValueError: If there is no such strategy, or none would be left for the evaluation.
+        ValueError: If the strategy is unknown, or no prompt would be left for the evaluation.
     """
     if not 1 <= size < len(held_out):
         raise ValueError(
@@ -160,7 +160,7 @@ def choose_influence(
             f"must be left for the evaluation, got {size}: change --influence_size, or give more rows"
         )
     if strategy == "random":
-        # With the same seed the numbers are those by which these prompts were held out.
+        # With the same seed the random numbers would be those that held out these prompts.
         return draw(held_out, size, seed + 1)
     if strategy != "top":
         raise ValueError(f"val_strategy must be one of {', '.join(VAL_STRATEGIES)}, got {strategy!r}")
@@ -170,7 +170,7 @@ def choose_influence(
 
 
 class Tokenizer(Protocol):
-    """What is needed of a tokenizer of transformers."""
+    """The used interface of a transformers tokenizer."""
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
@@ -178,7 +178,7 @@ class Tokenizer(Protocol):
 
 
 def as_query(prompt: ScoredPrompt, tokenizer: Tokenizer, bounds: tuple[int, int], seed: int) -> ScoredPrompt:
-    """The first tokens of the sentence, as many as a number drawn from `bounds` by the seed and the text.
+    """The first tokens of the sentence, with a length within `bounds` drawn from the seed and the text.
 
     Raises:
         UnusableRow: The sentence has fewer tokens.
@@ -193,12 +193,12 @@ def as_query(prompt: ScoredPrompt, tokenizer: Tokenizer, bounds: tuple[int, int]
 
 @dataclass(frozen=True)
 class Filter:
-    """Which prompts are used, and how much of them.
+    """Which prompts are used, and their length.
 
     Attributes:
-        min_toxicity: Only what is more toxic; None: all.
+        min_toxicity: Only more toxic prompts; None: all.
         query_tokens: Bounds of a query's length; None: whole prompts.
-        tokenizer: Counts them.
+        tokenizer: Counts the tokens.
     """
 
     min_toxicity: float | None = None
@@ -206,7 +206,7 @@ class Filter:
     tokenizer: Tokenizer | None = None
 
     def __call__(self, prompts: Iterable[ScoredPrompt], seed: int) -> tuple[list[ScoredPrompt], Counter[str]]:
-        """The prompts that are used, and how many went for which reason. Of equal queries the first stays."""
+        """The prompts to use, and the number of dropped ones by reason. The first of several equal queries is kept."""
         used: dict[str, ScoredPrompt] = {}
         counts: Counter[str] = Counter()
         for prompt in prompts:
@@ -254,9 +254,10 @@ def prepare(args: argparse.Namespace) -> None:
     source = args.input or HUB.name
     prompts, counts = read_prompts(source)
     if len(prompts) < 3:
-        raise SourceError(f"{source}: three usable rows are needed at least, found {len(prompts)} ({reasons(counts)}).")
+        raise SourceError(f"{source}: at least three usable rows are needed, found {len(prompts)} ({reasons(counts)}).")
     chosen = Filter(args.min_toxicity, args.query_tokens and tuple(args.query_tokens), load_tokenizer(args.tokenizer))
-    # Split first: what a model of data_preprocess.toxicity_model has not read is the same with every filter.
+    # Split first, so that the prompts unseen by a model of data_preprocess.toxicity_model are the same with every
+    # filter.
     train, held_out = split(prompts, args.seed)
     train, train_counts = chosen(train, args.seed)
     taken = {prompt.key for prompt in train}
@@ -265,8 +266,8 @@ def prepare(args: argparse.Namespace) -> None:
     held_out_counts[REPEATED] += len(usable) - len(unseen)
     if not train or len(unseen) < 2:
         raise SourceError(
-            f"{source}: {len(train)} training and {len(unseen)} held-out prompts are left of {len(prompts)}, and 1 and "
-            "2 are needed at least. Lower --min_toxicity, or give more rows."
+            f"{source}: {len(train)} training and {len(unseen)} held-out prompts are left of {len(prompts)}, and at "
+            "least 1 and 2 are needed. Lower --min_toxicity, or give more rows."
         )
     size = args.influence_size or max(1, round(INFLUENCE_SHARE * len(unseen)))
     try:
@@ -294,10 +295,10 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def load_tokenizer(name: str | None) -> Tokenizer | None:
-    """Of a folder, or of a model on the hub.
+    """The tokenizer of a folder or of a model on the hub.
 
     Raises:
-        SourceError: There is none.
+        SourceError: There is no tokenizer.
     """
     if name is None:
         return None
@@ -314,16 +315,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--input", help=f"file or hub name (default: {HUB.name} on the hub)")
     parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the three parquet files")
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random draws")
     parser.add_argument(
         "--val_strategy", choices=VAL_STRATEGIES, default="random", help="influence prompts: drawn, or the most toxic"
     )
     parser.add_argument("--influence_size", type=int, help="held-out prompts in influence.parquet (default: half)")
-    parser.add_argument("--train_size", type=int, help="draw so many training prompts at most")
-    parser.add_argument("--val_size", type=int, help="draw so many evaluation prompts at most")
-    parser.add_argument("--min_toxicity", type=float, help="use only prompts that are more toxic, such as 0.3")
+    parser.add_argument("--train_size", type=int, help="draw at most this many training prompts")
+    parser.add_argument("--val_size", type=int, help="draw at most this many evaluation prompts")
+    parser.add_argument("--min_toxicity", type=float, help="use only prompts more toxic than this, such as 0.3")
     parser.add_argument(
-        "--query_tokens", type=int, nargs=2, metavar=("MIN", "MAX"), help="shorten the sentences to so many tokens"
+        "--query_tokens", type=int, nargs=2, metavar=("MIN", "MAX"), help="shorten the sentences to this many tokens"
     )
     parser.add_argument("--tokenizer", help="folder or hub name of the model whose tokens --query_tokens counts")
     args = parser.parse_args(argv)
@@ -333,7 +334,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.min_toxicity is not None and not 0 <= args.min_toxicity < 1:
         parser.error(f"--min_toxicity must be from 0 to below 1, got {args.min_toxicity:g}")
     if args.query_tokens is not None and not 1 <= args.query_tokens[0] <= args.query_tokens[1]:
-        parser.error(f"--query_tokens must be two numbers from 1 in rising order, got {args.query_tokens}")
+        parser.error(f"--query_tokens must be two numbers from 1 in increasing order, got {args.query_tokens}")
     if (args.query_tokens is None) != (args.tokenizer is None):
         parser.error("--query_tokens and --tokenizer go together: give both or neither")
     with errors_in_one_line(args.local_save_dir):

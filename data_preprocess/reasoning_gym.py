@@ -1,13 +1,13 @@
-"""Tasks of reasoning-gym: some hundred generators of problems, each with its own scorer that may grade an answer.
+"""Tasks of reasoning-gym: about a hundred generators of problems, each with its own scorer, which may give partial
+credit.
 
     python -m data_preprocess.reasoning_gym --tasks chain_sum:max_terms=3,max_digits=2 spell_backward --size 500 \\
         --local_save_dir outputs/data/reasoning_gym
 
-Writes train.parquet and val.parquet, with --size and --val_size problems of each task and no question twice. What
-follows a task's name are its own settings (numbers, true or false, texts). Before each question stand --examples
-worked examples of the same task, as turns of a chat, whose answers have the library's form, `<answer>7</answer>`;
-with none, an instruction that asks for this form follows the question. Rewards are the library's grades
-(`verl_ext.rewards.reasoning_gym`).
+Writes train.parquet and val.parquet, with --size and --val_size problems per task and no duplicate questions. A task's
+own settings follow its name (numbers, true or false, texts). Each question comes after --examples worked examples of
+the same task, as turns of a chat, with answers in the library's form, `<answer>7</answer>`; without examples, an
+instruction for this form follows the question. Rewards are the library's grades (`verl_ext.rewards.reasoning_gym`).
 
 The package is optional: pip install reasoning-gym (Apache-2.0).
 """
@@ -26,7 +26,7 @@ from verl_ext.data.schema import make_row, write_parquet
 from verl_ext.rewards.reasoning_gym import PREFIX, check_task, library, score_entry
 
 INSTRUCTION = "Put your final answer between <answer> and </answer> tags."
-# Tries a problem that is wanted, before a task counts as having no more.
+# Attempts per wanted problem before a task counts as exhausted.
 _TRIES = 20
 
 
@@ -39,10 +39,10 @@ class Task:
 
     @classmethod
     def parse(cls, text: str) -> "Task":
-        """From `NAME` or `NAME:KEY=VALUE,KEY=VALUE`.
+        """Parse `NAME` or `NAME:KEY=VALUE,KEY=VALUE`.
 
         Raises:
-            ValueError: It has another form.
+            ValueError: The text has another form.
 
         Example:
             >>> Task.parse("chain_sum:max_terms=3,allow_negation=true").settings
@@ -63,7 +63,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a generator made."""
+    """A generated problem."""
 
     question: str
     answer: str
@@ -71,7 +71,7 @@ class Problem:
 
     @property
     def turns(self) -> list[dict[str, str]]:
-        """Two messages of a chat, as a worked example."""
+        """The two chat messages of a worked example."""
         return [
             {"role": "user", "content": self.question},
             {"role": "assistant", "content": f"<answer>{self.answer}</answer>"},
@@ -79,19 +79,19 @@ class Problem:
 
 
 def draw_problems(task: Task, count: int, seed: int) -> list[Problem]:
-    """Different problems of a task.
+    """Distinct problems of a task.
 
     Raises:
-        TaskError: The package or the task is not there, or its responses cannot be scored here.
-        SourceError: Its settings are wrong, it has fewer problems, or the library gives its own answer nothing.
+        TaskError: The package or the task does not exist, or its responses cannot be scored here.
+        SourceError: Its settings are wrong, it has fewer problems, or the library scores its own answer 0.
     """
     check_task(task.name)
-    # The library adds a problem's number to its seed: neighbouring seeds would have nearly the same problems.
+    # The library adds a problem's number to its seed, so neighbouring seeds would give nearly the same problems.
     own_seed = int.from_bytes(hashlib.sha256(f"{seed}\n{task.name}".encode()).digest()[:4])
     try:
         generator = library().create_dataset(task.name, seed=own_seed, size=count * _TRIES, **task.settings)
     except (TypeError, ValueError, AssertionError) as error:
-        raise SourceError(f"--tasks {task.name}: its settings are not taken ({error}). Change them.") from None
+        raise SourceError(f"--tasks {task.name}: its settings are not accepted ({error}). Change them.") from None
     problems: dict[str, Problem] = {}
     for number in range(count * _TRIES):
         problem = _problem(task, generator, generator[number])
@@ -102,7 +102,7 @@ def draw_problems(task: Task, count: int, seed: int) -> list[Problem]:
 
 
 def _problem(task: Task, generator: Any, entry: Mapping[str, Any]) -> Problem:
-    """The problem of an entry, whose own answer must be worth as much from a file as from the library itself."""
+    """The problem of an entry, whose own answer must score the same from a file as from the library itself."""
     answer = entry["answer"]
     try:
         metadata = json.dumps(entry["metadata"])
@@ -111,9 +111,7 @@ def _problem(task: Task, generator: Any, entry: Mapping[str, Any]) -> Problem:
     stored = {"question": entry["question"], "answer": answer, "metadata": json.loads(metadata)}
     worth = score_entry(task.name, answer, stored) if isinstance(answer, str) else 0.0
     if worth <= 0 or abs(worth - generator.score_answer(answer, entry)) > 1e-6:
-        raise SourceError(
-            f"--tasks {task.name}: the answer to a problem is not worth anything from a file. Leave it out."
-        )
+        raise SourceError(f"--tasks {task.name}: the answer to a problem scores 0 when read from a file. Leave it out.")
     return Problem(entry["question"], answer, metadata)
 
 
@@ -121,14 +119,14 @@ def build_rows(task: Task, sizes: Mapping[str, int], examples: int, seed: int) -
     """Rows of each file, by its name; the worked examples are in none of them.
 
     Args:
-        task: To draw from.
-        sizes: Problems of each file.
+        task: Task to draw from.
+        sizes: Problems per file.
         examples: Worked examples before every question.
         seed: Same seed, same rows.
 
     Raises:
-        TaskError: As `draw_problems`.
-        SourceError: As `draw_problems`.
+        TaskError: As in `draw_problems`.
+        SourceError: As in `draw_problems`.
     """
     problems = iter(draw_problems(task, examples + sum(sizes.values()), seed))
     turns = [turn for _ in range(examples) for turn in next(problems).turns]
@@ -156,10 +154,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the parquet files")
     parser.add_argument("--tasks", required=True, nargs="+", metavar="TASK", help="NAME or NAME:KEY=VALUE,KEY=VALUE")
-    parser.add_argument("--size", type=int, default=500, help="problems of each task in train.parquet (500)")
-    parser.add_argument("--val_size", type=int, default=100, help="problems of each task in val.parquet (100)")
+    parser.add_argument("--size", type=int, default=500, help="problems per task in train.parquet (500)")
+    parser.add_argument("--val_size", type=int, default=100, help="problems per task in val.parquet (100)")
     parser.add_argument("--examples", type=int, default=3, help="worked examples before a question (3)")
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random draws")
     args = parser.parse_args(argv)
     if min(args.size, args.val_size) < 1 or args.examples < 0:
         parser.error(f"--size and --val_size must be at least 1, got {args.size} and {args.val_size}")
@@ -168,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except ValueError as error:
         parser.error(str(error))
     if len({task.name for task in tasks}) < len(tasks):
-        parser.error("--tasks: a task stands there twice")
+        parser.error("--tasks: a task is named twice")
     with errors_in_one_line(args.local_save_dir):
         sizes = {"train": args.size, "val": args.val_size}
         made = [build_rows(task, sizes, args.examples, args.seed) for task in tasks]

@@ -4,11 +4,11 @@ r"""SVAMP: 1,000 grade-school word problems of one step, 700 for training and 30
 
 Writes svamp.parquet and svamp_test.parquet. The file is that of its authors (github.com/arkilpatel/SVAMP, MIT), a
 list of `{Body, Question, Answer, Type, …}`; without --input it is ChilleD/SVAMP on the hub. The 300 are drawn by
---seed, and a training question that says the same as one of them goes (one or two of the 700).
+--seed, and training questions equal to one of them are dropped (one or two of the 700).
 
-Before each question stand three worked examples that were written for it, as turns of a chat: a small model then
-answers in their form, with one calculation and its result in `\boxed{}`, and ends. `--examples 0` leaves them out and
-puts our instruction behind the question instead.
+Each question comes after three worked examples written for this purpose, as turns of a chat: a small model then answers
+in their form, with one calculation and its result in `\boxed{}`, and ends. `--examples 0` replaces them by our
+instruction after the question.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ EXAMPLES = (
 def read(row: Mapping[str, Any]) -> MathProblem:
     """The problem of a row `{Body, Question, Answer, Type}`.
 
-    A body that ends without a full stop goes on in the question, behind a comma.
+    A body without a final full stop continues in the question, after a comma.
 
     Raises:
         UnusableRow: It has no body, no question or no answer.
@@ -46,7 +46,7 @@ def read(row: Mapping[str, Any]) -> MathProblem:
     if not body or not question:
         raise UnusableRow("no question")
     whole = f"{body} {question}" if body[-1] in ".?!" else f"{body}, {question[0].lower()}{question[1:]}"
-    kind = str(row.get("Type") or "").replace("Divison", "Division")  # one row is misspelt
+    kind = str(row.get("Type") or "").replace("Divison", "Division")  # one row is misspelled
     return MathProblem(whole, checkable(answer_text(row.get("Answer"))), subject=kind)
 
 

@@ -3,17 +3,17 @@
     python -m data_preprocess.toxicity_classifier --input rtp.jsonl.gz \\
         --local_save_dir outputs/models/toxicity_classifier
 
-Under half a minute on one CPU core; a second call with the same settings and data returns at once. `--input` is
-required: nothing may be downloaded for a demo, and there is no stand-in for real scores. See
-`data_preprocess.real_toxicity_prompts` for its form.
+Under half a minute on one CPU core; a second call with the same settings and data returns immediately. `--input` is
+required: nothing may be downloaded for a demo, and there is no substitute for real scores. See
+`data_preprocess.real_toxicity_prompts` for its format.
 
 The targets are the scores themselves (cross-entropy with soft labels: Perspective's 0.3 is "three readers in ten would
-call it toxic"). Measured, and printed, on the held-out prompts of `real_toxicity_prompts` with the same seed, which it
-is not trained on. It knows the rude words of four thousand half sentences and little of what they mean together: enough
-for a demo of the loop, not for a study. There use a published classifier; the reward takes any
+call it toxic"). It is evaluated on the held-out prompts of `real_toxicity_prompts` with the same seed, which it is not
+trained on. It knows the rude words of four thousand half sentences but little about their combined meaning: enough for
+a demo of the loop, not for a study. For a study use a published classifier; the reward accepts any
 (`verl_ext.rewards.toxicity`).
 
-Saved in Hugging Face format, in float32, one label "toxic" (a single logit, sigmoid), with a BPE tokenizer of its own.
+Saved in Hugging Face format, in float32, one label "toxic" (a single logit, sigmoid), with its own BPE tokenizer.
 """
 
 import argparse
@@ -39,18 +39,18 @@ TOXIC_ABOVE = 0.5
 
 @dataclass(frozen=True)
 class ClassifierSettings:
-    """All that decides the weights, but for the data.
+    """All settings that determine the weights, except the data.
 
     Attributes:
-        seed: Of the initial weights, of the batches and of the split.
+        seed: Seed of the initial weights, of the batches and of the split.
         steps: Optimizer steps.
-        batch_size: Texts a step.
-        masked: Share of the words that are hidden in training; without it the rare ones are learned by heart.
-        dropout: In the model.
+        batch_size: Texts per step.
+        masked: Share of the words that are hidden in training; without it the rare ones are memorised.
+        dropout: Dropout of the model.
         learning_rate: Peak of the schedule in `model_training.fit`.
         beta2: Second-moment decay of AdamW.
-        weight_decay: Of AdamW.
-        vocab_size: Tokens, the special ones included.
+        weight_decay: Weight decay of AdamW.
+        vocab_size: Number of tokens, including special ones.
         max_tokens: Longest text.
         hidden_size: Width of the residual stream.
         num_layers: Transformer layers.
@@ -75,18 +75,18 @@ class ClassifierSettings:
         if min(self.steps, self.batch_size, self.num_layers) < 1:
             raise ValueError(f"steps, batch_size and num_layers must be at least 1, got {self}")
         if not (0 <= self.masked < 1 and 0 <= self.dropout < 1):
-            raise ValueError(f"masked and dropout are shares below 1, got {self.masked} and {self.dropout}")
+            raise ValueError(f"masked and dropout must be shares below 1, got {self.masked} and {self.dropout}")
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size must be a multiple of num_heads, got {self.hidden_size} / {self.num_heads}")
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Agreement with the scores of prompts that were not trained on.
+    """Agreement with the scores of held-out prompts.
 
     Attributes:
-        prompts: How many.
-        auroc: Chance that a prompt above 0.5 is ranked above one that is not; nan if either kind is missing.
+        prompts: Number of prompts.
+        auroc: Probability that a prompt above 0.5 is ranked above one that is not; nan if either kind is missing.
         correlation: Pearson's, of predicted and given toxicity.
     """
 
@@ -110,7 +110,7 @@ def auroc(scores: np.ndarray, positive: np.ndarray) -> float:
 
 
 def train_tokenizer(texts: Sequence[str], settings: ClassifierSettings) -> PreTrainedTokenizerBase:
-    """BPE of the lower-case words between spaces and punctuation; a part of a word is the same wherever it stands.
+    """BPE of the lower-case words between spaces and punctuation; a part of a word is the same token everywhere.
 
     (WordPiece, BERT's own, numbers its tokens differently every time it is trained.)
     """
@@ -155,7 +155,7 @@ def build_model(settings: ClassifierSettings, tokenizer: PreTrainedTokenizerBase
 
 
 def shuffled_batches(size: int, batch_size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Row numbers, epoch after epoch without end; an epoch's last rows that fill no batch are left out."""
+    """Row numbers, epoch after epoch, endlessly; an epoch's last incomplete batch is dropped."""
     batch_size = min(size, batch_size)
     while True:
         order = rng.permutation(size)
@@ -169,9 +169,9 @@ def train(
     """Train from scratch; returns the model in eval mode and its tokenizer.
 
     Args:
-        prompts: With their scores.
+        prompts: Prompts with their scores.
         settings: Equal settings and prompts give equal weights with the same number of torch threads.
-        report_every: Steps between two lines of progress; 0 for silence.
+        report_every: Steps between two lines of progress; 0: no progress.
     """
     texts = [prompt.text for prompt in prompts]
     targets_N = torch.tensor([prompt.toxicity for prompt in prompts])
@@ -217,13 +217,13 @@ def measure(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train, or find the trained model, and print its folder."""
+    """Train, or reuse the trained model, and print its folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--input", required=True, help="file of RealToxicityPrompts, or its name on the hub")
-    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder of the model itself")
+    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=ClassifierSettings.steps)
-    parser.add_argument("--force", action="store_true", help="train although the folder has this model")
+    parser.add_argument("--force", action="store_true", help="train even if the folder has this model")
     args = parser.parse_args(argv)
 
     def train_and_report() -> tuple[BertForSequenceClassification, PreTrainedTokenizerBase]:

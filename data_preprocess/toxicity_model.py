@@ -1,17 +1,19 @@
-"""Train the base model of the toxicity task's CPU demo: a small Qwen2 that has read the prompts and goes on like them.
+"""Train the base model of the toxicity task's CPU demo: a small Qwen2 that has read the prompts and continues in their
+style.
 
     python -m data_preprocess.toxicity_model --input rtp.jsonl.gz --local_save_dir outputs/models/toxicity_base
 
-About a minute and a half on one CPU core; a second call with the same settings and data returns at once. `--input` is
-required: nothing may be downloaded for a demo, and there is no stand-in for real text. See
-`data_preprocess.real_toxicity_prompts` for its form.
+About a minute and a half on one CPU core; a second call with the same settings and data returns immediately. `--input`
+is
+required: nothing may be downloaded for a demo, and there is no substitute for real text. See
+`data_preprocess.real_toxicity_prompts` for its format.
 
-What is simplified: five thousand half sentences are all the text there is, so the model babbles in the prompts'
-vocabulary, some of it rude, and hardly listens to the prompt. In the corpus a prompt is followed by other prompts, and
-no text ends, because none of the prompts does: the model never says end-of-text, and every continuation is as long as
-it may be. The held-out prompts of `real_toxicity_prompts` with the same seed are not in the corpus.
+Simplification: five thousand half sentences are the only text, so the model babbles in the prompts' vocabulary, some of
+it rude, and hardly follows the prompt. In the corpus a prompt is followed by other prompts, and no text ends, because
+no prompt does: the model never produces end-of-text, and every continuation has the maximum length. The held-out
+prompts of `real_toxicity_prompts` with the same seed are not in the corpus.
 
-Saved in Hugging Face format, in float32, with a byte-level BPE tokenizer of its own.
+Saved in Hugging Face format, in float32, with its own byte-level BPE tokenizer.
 """
 
 import argparse
@@ -35,12 +37,12 @@ from data_preprocess.real_toxicity_prompts import ScoredPrompt, digest, read_pro
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelSettings(SmallModelSettings):
-    """All that decides the weights, but for the data; see `SmallModelSettings` for the rest.
+    """All settings that determine the weights, except the data; see `SmallModelSettings` for the rest.
 
     Attributes:
-        batch_size: Texts a step.
-        text_tokens: Tokens of a text; what a demo's prompt and continuation need together.
-        vocab_size: Tokens, the special ones included.
+        batch_size: Texts per step.
+        text_tokens: Tokens per text; enough for a demo's prompt and continuation together.
+        vocab_size: Number of tokens, including special ones.
     """
 
     steps: int = 450
@@ -58,7 +60,7 @@ class LanguageModelSettings(SmallModelSettings):
 
 
 def train_tokenizer(texts: Sequence[str], vocab_size: int) -> PreTrainedTokenizerBase:
-    """Byte-level BPE of the texts; otherwise the arithmetic model's tokenizer, whose prompts are raw, too."""
+    """Byte-level BPE of the texts; otherwise the arithmetic model's tokenizer, whose prompts are also raw."""
     raw = build_tokenizer()
     tokenizer = raw.train_new_from_iterator(texts, vocab_size, show_progress=False)
     tokenizer.chat_template = raw.chat_template
@@ -66,7 +68,7 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int) -> PreTrainedTokenize
 
 
 class Corpus:
-    """Texts made of prompts: one from its beginning, then others at random, with a space between them."""
+    """Texts made of prompts: one from its beginning, then random others, separated by spaces."""
 
     def __init__(self, texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, length: int) -> None:
         self._first = tokenizer(list(texts))["input_ids"]
@@ -118,13 +120,13 @@ def train(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train, or find the trained model, and print its folder."""
+    """Train, or reuse the trained model, and print its folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--input", required=True, help="file of RealToxicityPrompts, or its name on the hub")
-    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder of the model itself")
+    parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=LanguageModelSettings.steps)
-    parser.add_argument("--force", action="store_true", help="train although the folder has this model")
+    parser.add_argument("--force", action="store_true", help="train even if the folder has this model")
     args = parser.parse_args(argv)
     with errors_in_one_line(args.local_save_dir, ValueError):
         settings = LanguageModelSettings(seed=args.seed, steps=args.steps)

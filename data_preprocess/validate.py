@@ -1,10 +1,11 @@
-"""Check the data files of a run before training on them, with what a run asks by default.
+"""Check the data files of a run before training on them, with a run's default requirements.
 
     python -m data_preprocess.validate train.parquet [more.jsonl ...] [--prompt_key question]
 
-Files of one call are taken as used together: check the files of `data.train_files` in one call and the files of
-`data.val_files` in another. Accepted is what verl reads: parquet, JSON and JSON lines. Where `extra_info.index` cannot
-tell the prompts apart, a run makes an index for each; this command says so. Exit code 0 when all is well, 1 otherwise.
+Files of one call are treated as used together: check the files of `data.train_files` in one call and the files of
+`data.val_files` in another. It accepts the formats that verl reads: parquet, JSON and JSON lines. If `extra_info.index`
+does not identify the prompts, a run makes an index for each; this command reports it. Exit code 0 if there are no
+problems, otherwise 1.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"OK: {report.num_rows} rows can be trained on, every extra_info.index is unique")
     else:
         print(f"{report.index_gap}.")
-        print(f"OK: {report.num_rows} rows can be trained on; an index will be made for each, of its content")
+        print(f"OK: {report.num_rows} rows can be trained on; an index will be made for each from its content")
     return 0
 
 

@@ -23,12 +23,12 @@ _IS_PROGRAM = 'if __name__ == "__main__":'
 
 @dataclass(frozen=True)
 class Program:
-    """What `python -m` can start.
+    """A program that `python -m` can start.
 
     Attributes:
-        name: As `verl-signal` calls it.
-        module: As Python calls it.
-        file: Its source.
+        name: Its name for `verl-signal`.
+        module: Its module name.
+        file: Its source file.
     """
 
     name: str
@@ -78,7 +78,7 @@ def _is_program(file: Path) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Become the program that the first argument names; exit status 2 and one sentence where there is none."""
+    """Run the program named by the first argument; exit status 2 and one sentence if there is none."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     known = programs()
     if name in ("-h", "--help"):
@@ -89,6 +89,6 @@ def main(arguments: list[str] | None = None) -> int:
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        print(f"verl-signal has no {name!r}: {meant}`verl-signal --help` lists what there is", file=sys.stderr)
+        print(f"verl-signal has no {name!r}: {meant}`verl-signal --help` lists the programs", file=sys.stderr)
         return 2
     os.execv(sys.executable, [sys.executable, "-m", known[name].module, *rest])

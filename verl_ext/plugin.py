@@ -18,12 +18,12 @@ class PluginNotLoadedError(SignalError):
 
 
 def register() -> None:
-    """Register what the current environment asks for. Safe to call again after the environment changed."""
+    """Register what the current environment requires. Safe to call again after the environment changed."""
     if os.environ.get(PLATFORM_VARIABLE, "").strip().lower() == "cpu":
         from verl_ext import cpu
 
         cpu.register()
-    if RUN_VARIABLE not in os.environ:  # in a process of a run, Hydra has done its work
+    if RUN_VARIABLE not in os.environ:  # in a process of a run, Hydra has finished
         from hydra.core.plugins import Plugins
 
         from verl_ext.core.search_path import SignalConfigs
@@ -32,10 +32,10 @@ def register() -> None:
 
 
 def require_loaded() -> None:
-    """Refuse to start on a CPU platform that verl does not know.
+    """Refuse to start if verl does not use the CPU platform.
 
     Raises:
-        PluginNotLoadedError: the CPU platform is asked for, but verl resolved another one.
+        PluginNotLoadedError: the CPU platform is requested, but verl resolved another one.
     """
     if os.environ.get(PLATFORM_VARIABLE, "").strip().lower() != "cpu":
         return

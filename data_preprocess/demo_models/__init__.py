@@ -1,1 +1,1 @@
-"""What the small models of the demos share: tokenizer, lessons, mistakes, training."""
+"""Shared code of the demos' small models: tokenizer, lessons, mistakes, training."""

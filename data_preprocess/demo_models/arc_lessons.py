@@ -1,4 +1,4 @@
-"""What the base model of golden redaction's CPU demo learns: its tokenizer, and tasks with their golden solutions."""
+"""Training data of the base model of golden redaction's CPU demo: its tokenizer, and tasks with golden solutions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _WHERE_FROM = (
 
 
 class SavedTokenizer(Tokenizer, Protocol):
-    """What is used of the Hugging Face tokenizer that is trained here and saved with the model."""
+    """The used interface of the Hugging Face tokenizer that is trained here and saved with the model."""
 
     eos_token_id: Any
     pad_token_id: Any
@@ -51,11 +51,11 @@ class Lesson:
     """A task, its golden solution, and both as ids.
 
     Attributes:
-        task: Its training pairs are in the prompt.
-        source: Of the golden solution.
+        task: The task, whose training pairs are in the prompt.
+        source: Source of the golden solution.
         sites: Where copies of the source have mistakes.
-        prompt_ids: With the assistant prefix.
-        golden_ids: Of the source behind the prefix.
+        prompt_ids: Ids of the prompt with the assistant prefix.
+        golden_ids: Ids of the source after the prefix.
     """
 
     task: Task
@@ -66,14 +66,14 @@ class Lesson:
 
     @property
     def num_tokens(self) -> int:
-        """Of prompt and golden solution together."""
+        """Number of tokens of prompt and golden solution together."""
         return len(self.prompt_ids) + len(self.golden_ids)
 
 
 def tutorial_texts(max_sites: int) -> list[str]:
-    """Texts for the tokenizer: the instruction, and every golden solution, right and with half its sites wrong.
+    """Texts for the tokenizer: the instruction, and every golden solution, both correct and with half its sites wrong.
 
-    Not the grids: digits and the spaces between them are tokens of their own, whatever they are trained on.
+    Grids are not needed: digits and the spaces between them are always separate tokens.
     """
     rng = np.random.default_rng(0)
     texts = [INSTRUCTION, ASSISTANT_PREFIX]
@@ -85,8 +85,8 @@ def tutorial_texts(max_sites: int) -> list[str]:
 def train_tokenizer(texts: Sequence[str], vocab_size: int) -> SavedTokenizer:
     """Byte-level BPE of the texts; otherwise the arithmetic model's tokenizer.
 
-    Its chat template gives the contents of the messages and nothing else, so that a prompt is plain text whether verl
-    or `prompts.encode_prompt` makes it.
+    Its chat template gives only the contents of the messages, so that a prompt is plain text in verl and in
+    `prompts.encode_prompt`.
     """
     raw = build_tokenizer()
     tokenizer = raw.train_new_from_iterator(texts, vocab_size, show_progress=False)
@@ -95,7 +95,7 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int) -> SavedTokenizer:
 
 
 def closing_ids(tokenizer: SavedTokenizer) -> list[int]:
-    """What ends an answer: the fence on a line of its own, at which a program is cut, and the end of the text."""
+    """The end of an answer: the fence on its own line, where a program is cut, and the end of the text."""
     return [*tokenizer(f"\n{FENCE}", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
 
 
@@ -109,7 +109,7 @@ def make_lesson(
     """The lesson of a task.
 
     Raises:
-        ValueError: The source has not the form of a golden solution; see `prompts.encode_golden`.
+        ValueError: The source does not have the form of a golden solution; see `prompts.encode_golden`.
     """
     return Lesson(
         task,
@@ -131,7 +131,7 @@ def read_lessons(
     if path is None:
         raise SourceError(f"no tasks are given. {_WHERE_FROM}")
     if not path.exists():
-        raise SourceError(f"{path}: there is no such file or folder. {_WHERE_FROM}")
+        raise SourceError(f"{path}: no such file or folder. {_WHERE_FROM}")
     tasks = {task.id: task for task in read_tasks(path)[0]}
     names = [name for name in solution_names() if name in tasks]
     if not names:
@@ -140,18 +140,18 @@ def read_lessons(
 
 
 def choose(lessons: Iterable[Lesson], limits: SizeLimits, wanted: int | Sequence[str]) -> list[Lesson]:
-    """The lessons that are learned.
+    """Choose the lessons to learn.
 
-    By number, levels of `order` take turns, for variety; each gives its smallest task first, as far as it is
-    within the limits and has at least MIN_SITES sites.
+    By number, levels of `order` take turns, for variety; each gives its smallest task first, if it is within the limits
+    and has at least MIN_SITES sites.
 
     Args:
-        lessons: To choose from.
-        limits: Of prompt and golden tokens.
-        wanted: How many, or which by their ids.
+        lessons: Lessons to choose from.
+        limits: Limits of prompt and golden tokens.
+        wanted: Number of lessons, or their ids.
 
     Raises:
-        SourceError: One that is named is missing or over a limit, or there are not so many.
+        SourceError: A named one is missing or over a limit, or there are not enough.
     """
     by_id = {lesson.task.id: lesson for lesson in lessons}
     problems = {

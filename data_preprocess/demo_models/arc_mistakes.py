@@ -1,13 +1,13 @@
-"""Golden solutions with deliberate mistakes: what the base model of golden redaction's CPU demo has read. Pure.
+"""Golden solutions with deliberate mistakes: training data of golden redaction's CPU demo model. Pure.
 
-A place in the code where a mistake is possible is a site: an operator, a small number, a function such as `min`, or one
-of the function's own variables. What may stand there instead is fixed by the source and is one or two tokens, so that a
-model that reads many copies learns just these, and samples them often enough to be told which of them is right. Each
-copy draws at every site anew and independently of the others: at a site the right token stays the most probable one,
-and whether a solution's end is right does not depend on its beginning.
+A site is a place in the code where a mistake is possible: an operator, a small number, a function such as `min`, or one
+of the function's own variables. Its alternatives are fixed by the source and are one or two tokens, so that a model
+that reads many copies learns just these, and samples them often enough to learn which of them is right. Each copy draws
+independently at every site: the right token stays the most probable one, and errors at the end of a solution do not
+depend on its beginning.
 
-Sites are spread evenly over the code, and there are not many: each that matters multiplies the chance of a right
-solution by 1 - rate. `return result`, the docstring, the layout and the names that a statement binds stay as they are.
+Sites are few and spread evenly over the code: each that matters multiplies the probability of a correct solution by 1 -
+rate. `return result`, the docstring, the layout and the names that a statement binds are unchanged.
 """
 
 import ast
@@ -35,7 +35,7 @@ _OPERATORS: dict[str, tuple[str, ...]] = {
     "%": ("//",),
 }
 
-# Functions, methods and words of Python. Own variables are told by the source instead.
+# Functions, methods and keywords of Python. Local variables are taken from the source instead.
 _WORDS: dict[str, tuple[str, ...]] = {
     "all": ("any",),
     "and": ("or",),
@@ -57,7 +57,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "sum": ("len",),
 }
 
-# What is read for another variable most often; anything else is mistaken for the nearest variable in the text.
+# Variables that are most often confused; others are confused with the nearest variable in the text.
 _TWINS = {"height": "width", "width": "height", "row": "col", "col": "row"}
 
 
@@ -66,8 +66,8 @@ class Site:
     """A place where a mistake is possible.
 
     Attributes:
-        start: Of the right text, an index of the source.
-        end: Behind the right text.
+        start: Start of the right text, an index of the source.
+        end: End of the right text.
         alternatives: One or two wrong texts.
     """
 
@@ -81,7 +81,7 @@ def find_sites(source: str, max_sites: int | None = None) -> list[Site]:
 
     Args:
         source: A golden solution.
-        max_sites: Keep so many, evenly spread from the first to the last; None for all.
+        max_sites: Keep this many, evenly spread from the first to the last; None for all.
 
     Raises:
         SyntaxError: The source is not Python.
@@ -108,15 +108,15 @@ def with_mistakes(source: str, rng: np.random.Generator, rate: float, max_sites:
 
     Args:
         source: A golden solution.
-        rng: Two draws are taken a site, whatever they decide.
-        rate: 0 gives the source back.
+        rng: Always used for two draws per site.
+        rate: 0 returns the source unchanged.
         max_sites: See `find_sites`.
     """
     return replace_at(source, find_sites(source, max_sites), rng, rate)
 
 
 def replace_at(source: str, sites: Sequence[Site], rng: np.random.Generator, rate: float) -> str:
-    """`with_mistakes` for a caller that makes many copies and has the sites."""
+    """`with_mistakes` for a caller that makes many copies and already has the sites."""
     pieces, done = [], 0
     for site in sites:
         is_wrong, which = rng.random() < rate, int(rng.random() * len(site.alternatives))
@@ -127,7 +127,7 @@ def replace_at(source: str, sites: Sequence[Site], rng: np.random.Generator, rat
 
 
 def _misread_variables(source: str, starts: list[int]) -> dict[int, str | None]:
-    """Where the function's own variables stand, and what is written there by mistake; None where one is bound."""
+    """Positions of the function's own variables, with their mistaken replacement; None where one is bound."""
     names = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
     own = {node.id for node in names if isinstance(node.ctx, ast.Store) and node.id != "_"} | {"input_grid"}
     lines = source.splitlines()
@@ -156,7 +156,7 @@ def _alternatives(
             number = int(token.string)
             yield from (str(near) for near in (number - 1, number + 1) if near >= 0)
     elif token.type == tokenize.OP:
-        # What stands before tells an operator from a sign or a star: `zip(*grid)` is no product.
+        # The previous token distinguishes an operator from a sign or a star: `zip(*grid)` is not a product.
         is_operand = (before.isalnum() or before.isidentifier()) and not keyword.iskeyword(before)
         if token.string == "-" or is_operand or before in (")", "]", "}"):
             yield from _OPERATORS.get(token.string, ())

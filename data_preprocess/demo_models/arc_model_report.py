@@ -1,4 +1,5 @@
-"""What the base model of golden redaction's CPU demo makes of the golden solutions it has read with mistakes.
+"""Reports how the base model of golden redaction's CPU demo does on the golden solutions that it was trained on with
+mistakes.
 
 T: tokens of a golden solution and its end. N: sampled answers. S: tokens of an answer.
 """
@@ -18,7 +19,7 @@ UNDECIDED = (0.3, 0.9)
 
 
 def golden_probs(model: Qwen2ForCausalLM, lesson: Lesson, tokenizer: SavedTokenizer) -> np.ndarray:
-    """Probability of each golden token, and of those that end the answer, behind the right ones before it: (T,)."""
+    """Probability of each golden token, and of the final ones, given the right tokens before it: (T,)."""
     answer = [*lesson.golden_ids, *closing_ids(tokenizer)]
     ids_1T = torch.tensor([[*lesson.prompt_ids, *answer]])
     with torch.inference_mode():
@@ -37,7 +38,7 @@ def pass_rate(
 ) -> float:
     """Share of sampled answers that solve every example pair, with the last k golden tokens hidden.
 
-    Answers may be twice as long as what is hidden, and 32 tokens more. NaN if the sandbox judged none of them.
+    Answers may be twice as long as the hidden part, plus 32 tokens. NaN if the sandbox judged none of them.
     """
     ids_1T = torch.tensor([state_ids(lesson.prompt_ids, lesson.golden_ids, k)])
     with torch.inference_mode():
@@ -57,10 +58,10 @@ def pass_rate(
 
 
 def print_report(model: Qwen2ForCausalLM, lessons: Sequence[Lesson], tokenizer: SavedTokenizer, samples: int) -> None:
-    """A line for each task.
+    """One line per task.
 
-    Columns: prompt tokens; golden tokens L; tokens that are undecided (probability from .3 to .9) and their mean
-    probability; tokens below .3, and the least probability above .9; pass rates with everything hidden and with the
+    Columns: prompt tokens; golden tokens L; undecided tokens (probability from .3 to .9) and their mean probability;
+    tokens below .3, and the smallest probability above .9; pass rates with everything hidden and with the
     last quarter hidden, of `samples` answers each (0: left out).
     """
     pool = None

@@ -1,4 +1,4 @@
-"""What the scripts that train a small model share: one training loop, and a folder that is trained into only once."""
+"""Shared code of the scripts that train a small model: the training loop, and a cached model folder."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ class Optimization:
         steps: Optimizer steps.
         learning_rate: Peak; 5 % linear warm-up, then a cosine to a tenth.
         beta2: Second-moment decay; beta1 is .9.
-        weight_decay: Of all parameters.
+        weight_decay: Weight decay of all parameters.
     """
 
     steps: int
@@ -54,9 +54,9 @@ def fit(
     Args:
         model: In training mode.
         loss_of_next_batch: Draws a batch and returns its loss, a scalar.
-        optimization: Of the model's parameters.
-        name: Of the model, in the lines of progress.
-        report_every: Steps between two lines of progress; 0 for silence.
+        optimization: Optimizer settings.
+        name: Name of the model in the lines of progress.
+        report_every: Steps between two lines of progress; 0: no progress.
     """
     steps = optimization.steps
     optimizer = torch.optim.AdamW(
@@ -86,12 +86,12 @@ def fit(
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
-    """Names the settings: equal settings, equal hash."""
+    """A hash of the settings, equal for equal settings."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def is_cached(settings: Mapping[str, Any], folder: Path) -> bool:
-    """Whether `folder` holds a model of exactly these settings."""
+    """Whether `folder` has a model of exactly these settings."""
     try:
         return json.loads((folder / SETTINGS_FILE).read_text())["hash"] == settings_hash(settings)
     except (OSError, ValueError, KeyError, TypeError):
@@ -99,7 +99,7 @@ def is_cached(settings: Mapping[str, Any], folder: Path) -> bool:
 
 
 def _changed(settings: Mapping[str, Any], folder: Path) -> list[str]:
-    """Names of the settings in which the model of a folder differs; none if it has no model."""
+    """Names of the settings in which the model of a folder differs; empty if it has no model."""
     try:
         old = json.loads((folder / SETTINGS_FILE).read_text())["settings"]
         return [name for name in {**old, **settings} if old.get(name) != json.loads(json.dumps(settings.get(name)))]
@@ -110,18 +110,18 @@ def _changed(settings: Mapping[str, Any], folder: Path) -> list[str]:
 def train_cached(
     settings: Mapping[str, Any], folder: Path, train: Callable[[], Sequence[Saveable]], *, force: bool = False
 ) -> Path:
-    """Train into `folder` unless it already holds a model of these settings.
+    """Train into `folder` unless it already has a model of these settings.
 
-    No half-written model is ever seen there: the new one is saved beside the folder and then renamed into its place.
+    The folder never has an incomplete model: the new one is saved next to it and then renamed.
 
     Args:
-        settings: All that decides the weights, as JSON values.
-        folder: Of the model; made if missing.
-        train: Gives what is to be saved in the folder.
-        force: Train in any case.
+        settings: All settings that determine the weights, as JSON values.
+        folder: Folder of the model; created if missing.
+        train: Returns the objects to save in the folder.
+        force: Always train.
 
     Raises:
-        FileExistsError: If `folder` holds something that this function did not write.
+        FileExistsError: If `folder` contains something that this function did not write.
     """
     folder = folder.resolve()
     if is_cached(settings, folder) and not force:
@@ -132,7 +132,7 @@ def train_cached(
             "folder. Give another --local_save_dir."
         )
     if changed := _changed(settings, folder):
-        print(f"{folder} has a model of other settings ({', '.join(changed)}): a new one takes its place", flush=True)
+        print(f"{folder} has a model of other settings ({', '.join(changed)}): it is replaced", flush=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     parts = train()
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:

@@ -1,4 +1,4 @@
-"""The small Qwen2 that all CPU demos train from scratch, and what their settings share."""
+"""The small Qwen2 that all CPU demos train from scratch, and their shared settings."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,7 +10,7 @@ from data_preprocess.demo_models.model_training import Optimization
 
 
 class Vocabulary(Protocol):
-    """What a model must know of its tokenizer."""
+    """The properties of a tokenizer that a model needs."""
 
     @property
     def eos_token_id(self) -> int | None: ...
@@ -21,20 +21,20 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SmallModelSettings:
-    """Settings of a demo's base model, whose scripts add what is theirs; raises ValueError on a value out of range.
+    """Settings of a demo's base model, extended by each script; raises ValueError on a value out of range.
 
     Attributes:
-        seed: Of the initial weights and of the corpus.
+        seed: Seed of the initial weights and of the corpus.
         steps: Optimizer steps.
         learning_rate: Peak of the schedule in `model_training.fit`.
         beta2: Second-moment decay of AdamW; beta1 is .9.
-        weight_decay: Of AdamW.
+        weight_decay: Weight decay of AdamW.
         hidden_size: Width of the residual stream.
         num_layers: Transformer layers.
         num_heads: Attention heads.
         intermediate_size: Width of the MLP.
-        initializer_range: Standard deviation of the initial weights. Qwen2's own 0.02 is meant for wide models; at
-            these widths a model learns late, at a step that depends on the seed.
+        initializer_range: Standard deviation of the initial weights. Qwen2's own 0.02 is meant for wide models; narrow
+            models learn late with it, at a step that depends on the seed.
     """
 
     seed: int = 0
@@ -86,7 +86,7 @@ def build_model(settings: SmallModelSettings, tokenizer: Vocabulary, max_positio
         dtype="float32",
     )
     model = Qwen2ForCausalLM(config)
-    # No temperature and no top-k/top-p: engines take those from here as defaults, and RL must sample from the model.
+    # No temperature and no top-k/top-p: engines use those as defaults, and RL must sample from the unchanged model.
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True
     )

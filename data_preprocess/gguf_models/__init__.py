@@ -1,1 +1,1 @@
-"""Language models in GGUF files: what they hold, their tokenizer, and their logits computed from the file alone."""
+"""Language models in GGUF files: content, tokenizer, and logits computed only from the file."""

@@ -1,7 +1,7 @@
-"""A language model in a GGUF file: what its header says, and its weights as numbers.
+"""A language model in a GGUF file: its header, and its weights as numbers.
 
-The form: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Files are read, and their quantised blocks turned
-into numbers, by llama.cpp's own package `gguf`.
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Files are read, and their quantised blocks
+converted to numbers, by llama.cpp's own package `gguf`.
 """
 
 import hashlib
@@ -18,22 +18,22 @@ from verl_ext.core.errors import SignalError
 
 Array = npt.NDArray[np.float32]
 
-# Of the models whose weights and logits are checked here.
+# Architectures whose weights and logits are checked here.
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
 
 class ModelFileError(SignalError):
-    """A file that cannot be read, or that holds what is not known here."""
+    """A file that cannot be read or has unsupported content."""
 
 
 class GGUFModel:
     """A GGUF file of one model.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
 
     Raises:
-        ModelFileError: The package `gguf` is missing, or this is no GGUF file of a known architecture.
+        ModelFileError: The package `gguf` is missing, or the file is not a GGUF file of a supported architecture.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,11 +46,11 @@ class GGUFModel:
         try:
             self._reader = self._gguf.GGUFReader(path)
         except (ValueError, IndexError, OSError) as error:
-            raise ModelFileError(f"{path}: not readable as GGUF ({error}). Fetch it again.") from None
+            raise ModelFileError(f"{path}: not readable as GGUF ({error}). Download it again.") from None
         self.architecture = str(self.value("general.architecture"))
         if self.architecture not in ARCHITECTURES:
             raise ModelFileError(
-                f"{path}: expected a model of {', '.join(ARCHITECTURES)}, got {self.architecture}. Take the Hugging "
+                f"{path}: expected a model of {', '.join(ARCHITECTURES)}, got {self.architecture}. Use the Hugging "
                 "Face folder of the model itself."
             )
 
@@ -58,7 +58,7 @@ class GGUFModel:
         """An entry of the header: a number, a text or a list of these.
 
         Raises:
-            ModelFileError: The file has no such entry, and there is no default.
+            ModelFileError: The file has no such entry and there is no default.
         """
         field = self._reader.get_field(key)
         if field is None:
@@ -68,7 +68,7 @@ class GGUFModel:
         return field.contents()
 
     def setting(self, key: str, default: Any = None) -> Any:
-        """As `value`, of an entry that stands under the architecture's name."""
+        """Same as `value`, for an entry under the architecture's name."""
         return self.value(f"{self.architecture}.{key}", default)
 
     @cached_property
@@ -85,7 +85,7 @@ def file_hash(path: Path) -> str:
     """SHA-256 of a file.
 
     Raises:
-        ModelFileError: There is no such file.
+        ModelFileError: The file does not exist.
     """
     _require(path)
     with path.open("rb") as file:
@@ -94,10 +94,10 @@ def file_hash(path: Path) -> str:
 
 def _require(path: Path) -> None:
     if not path.is_file():
-        raise ModelFileError(f"{path}: there is no such file. Check the path.")
+        raise ModelFileError(f"{path}: no such file. Check the path.")
 
 
-# Name in a file -> name in transformers; in a layer: behind `blk.3.` and `model.layers.3.`.
+# Name in a file -> name in transformers; in a layer: after `blk.3.` and `model.layers.3.`.
 _WHOLE = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -119,26 +119,26 @@ _IN_LAYER = {
 
 
 def transformers_weights(model: GGUFModel) -> Iterator[tuple[str, Array]]:
-    """The weights of a file under their names and in the order of rows that transformers has.
+    """The weights of a file with transformers' names and order of rows.
 
-    llama.cpp turns neighbouring numbers of a head together (rotary positions), transformers those of its two halves:
-    for a Llama, the rows of queries and keys stand in another order.
+    For rotary positions, llama.cpp rotates neighbouring numbers of a head, transformers those of its two halves: for a
+    Llama, the rows of queries and keys are in another order.
 
     Raises:
-        ModelFileError: A tensor is not known.
+        ModelFileError: A tensor is unknown.
     """
     heads = int(model.setting("attention.head_count"))
     key_heads = int(model.setting("attention.head_count_kv", heads))
     for name, weight in model.weights.items():
         if name == "rope_freqs.weight":
-            raise ModelFileError(f"{model.path}: scaled rotary positions are not known here. Take another model.")
+            raise ModelFileError(f"{model.path}: scaled rotary positions are not supported. Use another model.")
         if name in _WHOLE:
             yield _WHOLE[name], weight
             continue
         block, _, rest = name.removeprefix("blk.").partition(".")
         part, _, kind = rest.rpartition(".")
         if part not in _IN_LAYER:
-            raise ModelFileError(f"{model.path}: the tensor {name} is not known here. Take another model.")
+            raise ModelFileError(f"{model.path}: the tensor {name} is not supported. Use another model.")
         if model.architecture == "llama" and part in ("attn_q", "attn_k"):
             weight = _halves(weight, heads if part == "attn_q" else key_heads)
         yield f"model.layers.{block}.{_IN_LAYER[part]}.{kind}", weight

@@ -1,7 +1,7 @@
-"""The logits of a GGUF file's model in NumPy, from nothing but the file: what a conversion is checked with.
+"""The logits of a GGUF file's model in NumPy, only from the file: used to check a conversion.
 
 Written after llama.cpp's graphs of the architectures (`build_llama`, `build_qwen2`, `build_qwen3`) and on the file's
-own tensors, so that a conversion that mistakes a name, an order of rows or a setting gives other numbers.
+own tensors, so that a conversion with a wrong name, order of rows or setting gives other numbers.
 
 Suffixes: T tokens, D model width, H query heads, K key heads, C channels of a head, V vocabulary.
 """
@@ -69,7 +69,7 @@ def _attention(model: GGUFModel, block: dict[str, Array], inputs_TD: Array) -> A
 
 
 def _rotated(model: GGUFModel, heads_THC: Array) -> Array:
-    """With rotary positions: neighbours are turned together in a Llama's file, a head's halves in the others'."""
+    """Apply rotary positions: to neighbours in a Llama's file, to a head's halves in the others'."""
     channels = heads_THC.shape[-1]
     frequencies = float(model.setting("rope.freq_base", 10_000.0)) ** (-np.arange(0, channels, 2) / channels)
     angles_T1C = np.arange(len(heads_THC))[:, None, None] * frequencies

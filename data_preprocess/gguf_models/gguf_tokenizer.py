@@ -1,8 +1,8 @@
 r"""The tokenizer of a GGUF file, as a Hugging Face tokenizer.
 
-transformers (5.10) can read a GGUF file's tokenizer, too, but not rightly: of SmolLM2 it takes `<|im_start|>` for the
-end of a text, knows no padding, and does not split digits ("a 12" gets other tokens than the model was trained on).
-So it is made here of the header's vocabulary, merges and ids, with the split that `tokenizer.ggml.pre` names.
+transformers (5.10) can also read a GGUF file's tokenizer, but incorrectly: for SmolLM2 it uses `<|im_start|>` as the
+end of a text, has no padding, and does not split digits ("a 12" gets other tokens than the model was trained on). So it
+is built here from the header's vocabulary, merges and ids, with the split named by `tokenizer.ggml.pre`.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from data_preprocess.gguf_models.gguf_file import GGUFModel, ModelFileError
 
-# What token_type says: a token that no text contains, and one that is never cut.
+# Values of token_type: a token that no text contains, and one that is never split.
 _CONTROL, _USER_DEFINED = 3, 4
 
 _QWEN2 = (
@@ -24,7 +24,7 @@ def _bytes(*, use_regex: bool) -> Any:
     return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_regex)
 
 
-# How texts are cut before the merges, by the name that llama.cpp has for it (llama-vocab.cpp).
+# How texts are split before the merges, by llama.cpp's name for it (llama-vocab.cpp).
 _SPLITS: dict[str, Any] = {
     "gpt-2": _bytes(use_regex=True),
     **dict.fromkeys(
@@ -41,7 +41,7 @@ def read_tokenizer(model: GGUFModel) -> PreTrainedTokenizerBase:
     """The tokenizer of a file.
 
     Raises:
-        ModelFileError: It is of a kind that is not known here.
+        ModelFileError: Its kind is not supported.
     """
     kind, split = model.value("tokenizer.ggml.model"), model.value("tokenizer.ggml.pre", "default")
     if kind != "gpt2" or split not in _SPLITS:
@@ -70,7 +70,7 @@ def read_tokenizer(model: GGUFModel) -> PreTrainedTokenizerBase:
     ids = {name: int(model.value(f"tokenizer.ggml.{key}", -1)) for name, key in names.items()}
     special = {name: tokens[number] for name, number in ids.items() if number >= 0}
     if "eos_token" not in special:
-        raise ModelFileError(f"{model.path}: its tokenizer has no eos_token_id. Take another file of the model.")
+        raise ModelFileError(f"{model.path}: its tokenizer has no eos_token_id. Use another file of the model.")
     special.setdefault("pad_token", special["eos_token"])
     if model.value("tokenizer.ggml.add_bos_token", False) and "bos_token" in special:
         first = special["bos_token"]

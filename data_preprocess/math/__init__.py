@@ -1,1 +1,1 @@
-"""What the mathematics data sets share: reading, cleaning, overlap with test sets, the command."""
+"""Shared code of the mathematics data sets: reading, cleaning, overlap with test sets, the command."""

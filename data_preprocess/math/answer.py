@@ -1,9 +1,9 @@
 r"""The ground truth in a row of a mathematics data set: one text that a response's `\boxed{}` is compared with.
 
-A list stands for what is in it. Several entries are one answer if the row says so (`is_multiple_answer`, as
-OlympiadBench's rows do): "2, -2", which a response may give in any order. Without that word nobody knows whether they
-are parts or alternatives, and the row cannot be used. Units (OlympiadBench's `unit`) stay out of it: the reward
-compares numbers, and `166\text{ cm}^2` is right for 166.
+Lists are read by their entries. Several entries are one answer if the row says so (`is_multiple_answer`, as
+OlympiadBench's rows do): "2, -2", which a response may give in any order. Without this field it is unknown whether they
+are parts or alternatives, so the row cannot be used. Units (OlympiadBench's `unit`) are ignored: the reward compares
+numbers, and `166\text{ cm}^2` is right for 166.
 """
 
 import re
@@ -14,10 +14,10 @@ from data_preprocess.math.columns import MISSING, value_at
 from data_preprocess.math.text import answer_text, has_matching_braces, is_float_artefact, last_boxed
 from verl_ext.data.row_report import UnusableRow
 
-# What the reward refuses to compare (verl_ext.rewards.math_answer.MAX_ANSWER_CHARACTERS).
+# The limit above which the reward refuses to compare (verl_ext.rewards.math_answer.MAX_ANSWER_CHARACTERS).
 LONGEST_ANSWER = 1000
 
-# OlympiadBench's answers: "$69$,$84$". Anything else with dollar signs, such as a sentence, stays as it is.
+# OlympiadBench's answers: "$69$,$84$". Anything else with dollar signs, such as a sentence, is unchanged.
 _IN_DOLLARS = re.compile(r"\$[^$]+\$(?:\s*,\s*\$[^$]+\$)*")
 
 
@@ -25,11 +25,11 @@ def read_answer(row: Mapping[str, Any], column: str) -> str:
     r"""The ground truth in any column: after the last "####", or the last `\boxed{}` of a solution, or all of the text.
 
     Args:
-        row: Raw.
-        column: As `value_at` takes it.
+        row: Raw row.
+        column: Name as in `value_at`.
 
     Raises:
-        UnusableRow: There is none, or several, or it cannot be checked.
+        UnusableRow: There is no answer, or several, or it cannot be checked.
     """
     value = value_at(row, column)
     if isinstance(value, Mapping):
@@ -50,7 +50,7 @@ def only_answer(given: object, row: Mapping[str, Any]) -> str:
         row: With several of them, its `is_multiple_answer` says that they are one answer.
 
     Raises:
-        UnusableRow: They are several.
+        UnusableRow: There are several answers.
     """
     answers = list(dict.fromkeys(text for text in map(_without_dollars, as_list(given)) if text))
     if len(answers) > 1 and str(row.get("is_multiple_answer")).casefold() != "true":
@@ -62,7 +62,7 @@ def checkable(answer: str) -> str:
     """The answer.
 
     Raises:
-        UnusableRow: It is empty, or no response could be equal to it.
+        UnusableRow: It is empty, or no response could equal it.
     """
     if not answer:
         raise UnusableRow("no answer")
@@ -76,7 +76,7 @@ def checkable(answer: str) -> str:
 
 
 def as_list(value: object) -> list[object]:
-    """The entries of a list, a single value as one entry, and none of None."""
+    """The entries of a list, a single value as one entry, and no entries for None."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

@@ -1,11 +1,11 @@
-"""The columns of a data set that nobody has described: nested ones, and which of them the rows have."""
+"""The columns of an unknown data set: nested ones, and which of them the rows have."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from verl_ext.data.row_report import SourceError
 
-# Stands for a column that a row has not, which is not the same as a null.
+# Marks a column that a row does not have, as opposed to a null.
 MISSING = object()
 _LISTED = 30
 
@@ -14,7 +14,7 @@ def value_at(row: Mapping[str, Any], column: str) -> Any:
     """The value of a column, `MISSING` if the row has no such column.
 
     Args:
-        row: Its columns may hold records and lists.
+        row: A row, whose columns may contain records and lists.
         column: A name; `a.b` is the field b of the record in a, and `a.0` the first entry of the list in a.
 
     Example:
@@ -35,7 +35,7 @@ def value_at(row: Mapping[str, Any], column: str) -> Any:
 
 
 def column_names(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The names of a row's columns as `value_at` takes them; a record's fields instead of the record."""
+    """The names of a row's columns for `value_at`; a record's fields instead of the record."""
     for name, value in row.items():
         if isinstance(value, Mapping) and value:
             yield from column_names(value, f"{prefix}{name}.")
@@ -44,7 +44,7 @@ def column_names(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 class Columns:
-    """Which columns the rows of a file have.
+    """Records which columns the rows of a file have.
 
     Args:
         needed: The option and the name of each column that at least one row must have.
@@ -55,20 +55,20 @@ class Columns:
         self._missing = list(needed)
 
     def watch(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """The rows, while their columns are noted."""
+        """Yield the rows and record their columns."""
         for row in rows:
             self.names.update(dict.fromkeys(column_names(row)))
             self._missing = [(option, name) for option, name in self._missing if value_at(row, name) is MISSING]
             yield row
 
     def check(self, source: str) -> None:
-        """Raises SourceError if a needed column was in no row, unless there were no rows at all."""
+        """Raises SourceError if no row had a needed column, unless there were no rows."""
         if self._missing and self.names:
             wrong = " and ".join(f"--{option} {name}" for option, name in self._missing)
             raise SourceError(f"{source}: no row has the column of {wrong}. It has: {listed(self.names)}.")
 
 
 def listed(names: Iterable[str]) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of further ones."""
     names = list(names)
     return ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")

@@ -42,7 +42,7 @@ def check_sizes(parser: argparse.ArgumentParser, args: argparse.Namespace) -> No
 
 
 def prepare_or_exit(dataset: MathSet, args: argparse.Namespace) -> None:
-    """As `prepare`; errors end the program with their message."""
+    """Same as `prepare`; errors end the program with their message."""
     with errors_in_one_line(args.local_save_dir):
         prepare(dataset, args)
 
@@ -52,7 +52,9 @@ def _parser(dataset: MathSet, description: str | None) -> argparse.ArgumentParse
     splits = list(dataset.hub)
     parser.add_argument("--input", help=f"file or hub name (default: {dataset.hub[splits[0]].name} on the hub)")
     if len(splits) > 1:
-        parser.add_argument("--test_input", help="the same for the test split; --input alone writes no test split")
+        parser.add_argument(
+            "--test_input", help="the same for the test split; without it none is written if --input is given"
+        )
     if dataset.held_out:
         name, size = dataset.held_out
         parser.add_argument("--holdout_size", type=int, default=size, help=f"questions in {name}.parquet ({size})")
@@ -68,7 +70,7 @@ def _parser(dataset: MathSet, description: str | None) -> argparse.ArgumentParse
             type=int,
             default=most,
             choices=range(most + 1),
-            help=f"worked examples before a question; 0: our instruction behind it ({most})",
+            help=f"worked examples before a question; 0: our instruction after it ({most})",
         )
     if dataset.has_solutions:
         parser.add_argument(
@@ -81,34 +83,39 @@ def _parser(dataset: MathSet, description: str | None) -> argparse.ArgumentParse
 
 
 def add_common_arguments(parser: argparse.ArgumentParser, *, has_train: bool) -> None:
-    """What every script for a mathematics data set takes.
+    """Arguments of every script for a mathematics data set.
 
     Args:
-        parser: Is added to.
-        has_train: Whether there may be a training file, from which questions can be left out.
+        parser: Parser to extend.
+        has_train: Whether there may be a training file, from which questions can be removed.
     """
     parser.add_argument("--local_save_dir", type=Path, required=True, help="folder for the parquet files")
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random draws")
     if has_train:
-        parser.add_argument("--max_rows", type=int, help="draw so many training rows at most")
+        parser.add_argument("--max_rows", type=int, help="draw at most this many training rows")
         parser.add_argument(
             "--exclude_overlap",
             type=Path,
             nargs="+",
             default=[],
             metavar="FILE",
-            help="test files (raw or parquet) whose questions are left out of the training file",
+            help="test files (raw or parquet) whose questions are removed from the training file",
         )
     parser.add_argument(
-        "--report_overlap", type=Path, nargs="+", default=[], metavar="FILE", help="test files to compare with only"
+        "--report_overlap",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="test files to only compare with",
     )
 
 
 def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
-    """Write the files that `args` asks for.
+    """Write the requested files.
 
     Raises:
-        SourceError: An input cannot be read, or leaves nothing to write.
+        SourceError: An input cannot be read, or has nothing to write.
     """
     if dataset.examples:
         dataset = replace(dataset, examples=dataset.examples[: args.examples])
@@ -137,7 +144,7 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
             held_out = dataset.held_out[0]
             files[held_out], files[train] = _hold_out(files.pop(train), args.holdout_size, args.seed)
             counts[train]["held out as a test set"] = args.holdout_size
-            excluded.add(held_out)  # a test set of our own making must not be trained on in other words
+            excluded.add(held_out)  # our own test set must not be trained on, not even reworded
         own = {
             name: OverlapIndex(e.problem.question for e in entries) for name, entries in files.items() if name != train
         }
@@ -152,7 +159,7 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
         files[validation], others = draw(held_out, args.validation_size, args.seed)
         counts[validation] = Counter({"rows read": len(held_out), "not drawn (--validation_size)": len(others)})
 
-    for name, entries in files.items():  # nothing is written before everything is known to be fine
+    for name, entries in files.items():  # nothing is written before everything is checked
         path = args.local_save_dir / f"{name}.parquet"
         split = "train" if name == train else "test"
         overlaps = train_overlaps if name == train else compare(entries, tests, set(), Counter())[1]
@@ -164,7 +171,7 @@ def prepare(dataset: MathSet, args: argparse.Namespace) -> None:
 
 def _nothing_usable(source: str, dataset: MathSet, counts: Counter[str], columns: Iterable[str]) -> str:
     if not counts["rows read"]:
-        return f"{source}: the file has no rows. Fetch it again."
+        return f"{source}: the file has no rows. Download it again."
     options = dict.fromkeys(f"--{option}" for option, _ in dataset.columns)
     cure = f"Check {' and '.join(options)}." if options else f"Is it {dataset.name}?"
     return f"{source}: no row is usable ({reasons(counts)}). Its columns: {listed(columns)}. {cure}"
@@ -185,12 +192,12 @@ def compare(
 
     Args:
         entries: The questions.
-        tests: By name.
-        excluded: Names of the test sets whose questions must go.
-        counts: Gets the numbers of those that went, by name of the test set.
+        tests: Test sets by name.
+        excluded: Names of the test sets whose questions must be removed.
+        counts: Gets the number removed per test set.
 
     Returns:
-        The questions that stay, and for each test set how much of it all the questions repeat.
+        The remaining questions, and for each test set how much of it all questions repeat.
     """
     kept = []
     same: dict[str, set[int]] = {name: set() for name in tests}

@@ -1,14 +1,14 @@
-"""What the scripts for mathematics data sets share: from raw rows to parquet files in verl's schema, with a report.
+"""Shared code of the mathematics scripts: converts raw rows to parquet files in verl's schema, with a report.
 
     python -m data_preprocess.gsm8k --local_save_dir outputs/data/math                       # from the hub
     python -m data_preprocess.dapo_math_17k --input dapo.jsonl.gz --local_save_dir outputs/data/math \\
         --exclude_overlap outputs/data/math/math500.parquet outputs/data/math/amc23.parquet
 
-Training sets lose rows without a usable question and answer, repeats of a question, and every copy of a question whose
-copies have different answers; test sets lose only the former and otherwise stay whole, so that results compare with
-published ones. Files are named after the data set, so all of them may lie in one folder. All have one schema (verl can
+Rows without a usable question and answer are dropped; training sets also lose repeats of a question, and all copies of
+a question with contradictory answers. Test sets are otherwise complete, so that results are comparable with published
+ones. Files are named after the data set, so all of them can be in one folder. All have the same schema (verl can
 train on several together): `extra_info` has `index` ("gsm8k/17": the row's number in its input, from 0; a test split
-of a training set says "gsm8k_test/17"), `split`, and, as text that is empty where unknown, `difficulty` and `subject`.
+of a training set says "gsm8k_test/17"), `split`, and, as text, empty if unknown, `difficulty` and `subject`.
 """
 
 from collections import Counter
@@ -38,12 +38,12 @@ NOT_DRAWN = "not drawn (--max_rows)"
 
 @dataclass(frozen=True)
 class MathProblem:
-    """What a row says.
+    """A problem.
 
     Attributes:
-        question: Without any instruction.
+        question: The question without any instruction.
         answer: The ground truth.
-        difficulty: As the data set grades it ("1" to "5" in MATH); empty if it does not.
+        difficulty: The data set's grade ("1" to "5" in MATH); empty if there is none.
         subject: "Algebra" …; empty if unknown.
         solution: A worked solution that ends in the answer, as answers are read; empty if the row has none.
     """
@@ -57,7 +57,7 @@ class MathProblem:
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem with its `extra_info.index` and the key under which its copies are found."""
+    """A problem with its `extra_info.index` and the key that identifies its copies."""
 
     index: str
     problem: MathProblem
@@ -98,10 +98,10 @@ def read_problem(row: Mapping[str, Any]) -> MathProblem:
 
 
 def read_integer_problem(row: Mapping[str, Any]) -> MathProblem:
-    """As `read_problem`, for contests whose answers are integers: "025" and 25.0 become "25".
+    """Same as `read_problem`, for contests whose answers are integers: "025" and 25.0 become "25".
 
     Raises:
-        UnusableRow: As `read_problem`.
+        UnusableRow: As in `read_problem`.
     """
     problem = read_problem(row)
     return replace(problem, answer=integer_text(problem.answer))
@@ -109,14 +109,14 @@ def read_integer_problem(row: Mapping[str, Any]) -> MathProblem:
 
 @dataclass(frozen=True)
 class WorkedExample:
-    """A question with an answer in the form that a model is to answer in; both without instructions."""
+    """A question with an answer in the form expected of the model; both without instructions."""
 
     question: str
     answer: str
 
     @property
     def turns(self) -> list[dict[str, str]]:
-        """Two messages of a chat."""
+        """The two chat messages."""
         return [{"role": "user", "content": self.question}, {"role": "assistant", "content": self.answer}]
 
 
@@ -127,15 +127,15 @@ class MathSet:
     Attributes:
         name: The name of the file, and the `data_source`.
         hub: Where each split is on the hub; the splits are "train" and "test".
-        read: The problem of a raw row; raises `UnusableRow`.
-        held_out: Name and size of a test set that is drawn from the training rows; None for no such set.
-        validation: Name and size of a file with some of `held_out`'s questions; None for no such file.
+        read: Returns the problem of a raw row; raises `UnusableRow`.
+        held_out: Name and size of a test set drawn from the training rows; None: no such set.
+        validation: Name and size of a file with some of `held_out`'s questions; None: no such file.
         data_source: None: the name.
-        instruction: What the user message says after the question; may be empty.
+        instruction: Text of the user message after the question; may be empty.
         columns: The option and the name of each column that some row must have.
-        examples: Stand before each question as turns of the chat; the question then goes without an instruction.
+        examples: Worked examples before each question as turns of the chat; the question then has no instruction.
         has_solutions: Whether rows have worked solutions.
-        with_solutions: Write them, as column `golden_solution`; rows without one are left out.
+        with_solutions: Write them as column `golden_solution`; rows without one are left out.
     """
 
     name: str
@@ -162,7 +162,7 @@ class MathSet:
 
 
 def collect(dataset: MathSet, split: str, rows: Iterable[Mapping[str, Any]]) -> tuple[list[Entry], Counter[str]]:
-    """The usable problems of a split in the order of the rows, and how many rows went for which reason.
+    """The usable problems of a split in the order of the rows, and the number of dropped rows by reason.
 
     The counts include "rows read".
     """
@@ -181,7 +181,7 @@ def collect(dataset: MathSet, split: str, rows: Iterable[Mapping[str, Any]]) -> 
             counts[str(reason)] += 1
             continue
         key = same_text_key(problem.question)
-        # Tests are not searched for repeats: their keys are unique by the row's number.
+        # Test sets are not deduplicated: the row's number makes their keys unique.
         identity = key if split == "train" else str(number)
         copies[identity] += 1
         first = entries.setdefault(identity, Entry(f"{dataset.file_name(split)}/{number}", problem, key))

@@ -1,13 +1,13 @@
-"""Which questions of a test set a training question repeats, word by word or reworded. Pure functions.
+"""Finds the questions of a test set that a training question repeats, verbatim or reworded. Pure functions.
 
 *Same text*: equal `math_text.same_text_key`.
 
-*Reworded*: the same numbers, and at least 60 % of the test question's 5-grams. Before that, sentences that only
-prescribe the form of the answer are left out ("… in the form m/n, what is m+n?", which DAPO and AMC23 word each in
-their own way), as are figures and LaTeX markup. The numbers keep apart the many problems of MATH that differ in nothing
-else; a question without any number is compared by its 5-grams alone. Word n-grams are the common measure of
-contamination (GPT-3, arXiv:2005.14165, appendix C); length and threshold were set by reading all pairs of
-DAPO-Math-17k with AMC23 and MATH-500: between 50 % and 80 % hardly a count changes.
+*Reworded*: the same numbers, and at least 60 % of the test question's 5-grams. Sentences that only prescribe the form
+of the answer are removed first ("… in the form m/n, what is m+n?", which DAPO and AMC23 word each in their own way), as
+are figures and LaTeX markup. The numbers distinguish the many problems of MATH that differ in nothing else; a question
+without any number is compared only by its 5-grams. Word n-grams are the common measure of contamination (GPT-3,
+arXiv:2005.14165, appendix C); length and threshold were set by reading all pairs of
+DAPO-Math-17k with AMC23 and MATH-500: between 50 % and 80 % the counts hardly change.
 """
 
 import re
@@ -21,7 +21,7 @@ NGRAM = 5
 MIN_SHARE = 0.6
 
 _FIGURE = re.compile(r"\[asy\].*?\[/asy\]", re.S)
-_SENTENCE_END = re.compile(r"(?<=[.?!])(?=\s|the )")  # DAPO glues its own sentence on: "…$PM$.The answer is …"
+_SENTENCE_END = re.compile(r"(?<=[.?!])(?=\s|the )")  # DAPO appends its own sentence: "…$PM$.The answer is …"
 _ANSWER_FORM = re.compile(
     r"answer|relatively prime|in the form|gcd\(m|"
     r"(?:value|compute|find|what is|provide|give)[^.?]{0,20}\b[a-z]\s*(?:\^2)?\s*\+\s*[a-z]\b"
@@ -32,11 +32,11 @@ _TOKEN = re.compile(r"\\?[a-z]+|\d+|[^\s\w,.]")
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What questions are compared by.
+    """The features that questions are compared by.
 
     Attributes:
         key: `same_text_key`.
-        grams: The 5-grams of its words; what the module's docstring lists is left out.
+        grams: The 5-grams of its words, without the parts listed in the module's docstring.
         numbers: Its numbers, as text.
     """
 
@@ -56,7 +56,7 @@ def fingerprint(question: str) -> Fingerprint:
 
 @dataclass(frozen=True)
 class Hits:
-    """Numbers of the test questions, from 0, that one question repeats; `reworded` has none of `same_text`."""
+    """Indices of the test questions, from 0, that one question repeats; `reworded` excludes those in `same_text`."""
 
     same_text: frozenset[int]
     reworded: frozenset[int]

@@ -1,9 +1,9 @@
-"""Texts of mathematics data sets: which questions are the same, and what an answer is. Pure functions.
+"""Texts of mathematics data sets: comparing questions, and extracting answers. Pure functions.
 
-Two questions count as the same when `same_text_key` gives the same key. It forgets what a reader does not see in the
-typeset problem: letter case, all white space, `$`, `\\(`, `\\[`, LaTeX's spacing and sizing commands (`\\,` `\\quad`
-`\\left` `\\displaystyle` …), `\\dfrac` and `\\tfrac` for `\\frac`, and Unicode's compatibility forms (full-width digits
-…). Braces, operators and punctuation stay: `2^{n+1}` is not `2^{n}+1`.
+Two questions count as the same when `same_text_key` gives the same key. It ignores differences that are invisible in
+the typeset problem: letter case, all white space, `$`, `\\(`, `\\[`, LaTeX's spacing and sizing commands (`\\,`
+`\\quad` `\\left` `\\displaystyle` …), `\\dfrac` and `\\tfrac` for `\\frac`, and Unicode's compatibility forms
+(full-width digits …). Braces, operators and punctuation stay: `2^{n+1}` is not `2^{n}+1`.
 """
 
 import re
@@ -19,8 +19,8 @@ _FRACTION = re.compile(r"\\[dt]frac(?![a-z])")
 _PLAIN_INTEGER = re.compile(r"-?\d+")
 _WHOLE_DECIMAL = re.compile(r"(-?\d+)\.0+")
 
-# The shortest decimal form of an arbitrary double has 16 or 17 significant digits, and one in ten thousand has so few:
-# such a double was a round number before it was printed.
+# The shortest decimal form of an arbitrary double has 16 or 17 significant digits; only one in ten thousand has so few
+# digits, so such a double was a round number before it was printed.
 _ROUND_DIGITS = 12
 
 
@@ -30,7 +30,7 @@ def unify(text: str) -> str:
 
 
 def same_text_key(question: str) -> str:
-    """Equal for questions that differ in what the module's docstring lists.
+    """Key that is equal for questions with only the differences in the module's docstring.
 
     Example:
         >>> same_text_key("What is $\\\\dfrac{1}{2}+ x$?") == same_text_key("what is \\\\(\\\\frac{1}{2} + x\\\\)?")
@@ -40,7 +40,7 @@ def same_text_key(question: str) -> str:
 
 
 def with_instruction(question: str, instruction: str = INSTRUCTION) -> str:
-    """The user message of a row; the question alone if the instruction is empty."""
+    """The user message of a row; only the question if the instruction is empty."""
     return f"{question.strip()}\n{instruction}".strip()
 
 
@@ -69,9 +69,9 @@ def last_boxed(solution: str) -> str | None:
 
 
 def answer_text(answer: object) -> str:
-    """An answer as text; a whole number loses its decimal zeros (27.0 becomes "27"), anything else stays as it is.
+    """An answer as text; a whole number loses its decimal zeros (27.0 becomes "27"), anything else is unchanged.
 
-    A backslash at the end, the rest of a LaTeX space, is no part of it.
+    A backslash at the end, the rest of a LaTeX space, is not part of it.
     """
     if answer is None:
         return ""
@@ -81,13 +81,13 @@ def answer_text(answer: object) -> str:
 
 
 def integer_text(answer: object) -> str:
-    """As `answer_text`, and without the leading zeros that AIME's answer sheets have ("025" becomes "25")."""
+    """Same as `answer_text`, without the leading zeros of AIME's answer sheets ("025" becomes "25")."""
     text = answer_text(answer)
     return str(int(text)) if _PLAIN_INTEGER.fullmatch(text) else text
 
 
 def has_matching_braces(answer: str) -> bool:
-    r"""Whether an answer can stand in `\boxed{}`: every brace has its partner; `\{` and `\}` are characters.
+    r"""Whether an answer can be in `\boxed{}`: every brace has its partner; `\{` and `\}` are characters.
 
     Example:
         >>> has_matching_braces("\\frac{1}{2}"), has_matching_braces("\\frac{1}{2"), has_matching_braces("[0, \\}")
@@ -104,8 +104,8 @@ def has_matching_braces(answer: str) -> bool:
 def is_float_artefact(answer: str) -> bool:
     """Whether an integer is a rounded double printed in full, so that its last digits are noise.
 
-    True when the integer is exactly a double, and the shortest decimal number that rounds to that double is another
-    one of at most 12 significant digits.
+    True if the integer is exactly a double, and the shortest decimal number that rounds to this double is a different
+    one with at most 12 significant digits.
 
     Example:
         >>> is_float_artefact("22099999999999998951424"), is_float_artefact("22100000000000000000000")

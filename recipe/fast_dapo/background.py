@@ -1,4 +1,4 @@
-"""Generation that goes on while the trainer trains: for engines with devices of their own."""
+"""Generation that continues while the trainer trains, for engines on separate devices."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -7,18 +7,18 @@ from verl_ext.serving.agent_loop import PromptReport
 
 Reports = Mapping[str, PromptReport]
 
-# Seconds after which the thread asks whether all is over.
+# Seconds between two checks whether the run is over.
 _PATIENCE_S = 0.5
 
 
 class BackgroundGeneration:
-    """A thread that hands on reports of finished prompts and sends what they allow, at once.
+    """A thread that processes reports of finished prompts and immediately sends new work.
 
     Args:
-        changed: Held wherever the controller is touched, by this thread and by the trainer's.
-        num_in_flight: Prompts that reports are to be expected of.
-        wait: Waits for reports of some of them, for so many seconds at most; called without the lock.
-        go_on: Takes the reports and sends what is to be generated next; called with the lock.
+        changed: Held by this thread and by the trainer's whenever they use the controller.
+        num_in_flight: Returns the number of prompts that have not been reported yet.
+        wait: Waits for reports, up to the given number of seconds; called without the lock.
+        go_on: Processes the reports and sends the next prompts; called with the lock.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class BackgroundGeneration:
         self._thread: threading.Thread | None = None
 
     def wait_until(self, is_there: Callable[[], bool]) -> None:
-        """Wait for something that reports bring, or until nothing is in flight any more. The caller holds the lock.
+        """Wait until reports bring something new, or nothing is in flight. The caller holds the lock.
 
         Raises:
             Exception: whatever ended the thread.

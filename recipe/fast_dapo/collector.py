@@ -43,10 +43,10 @@ class Curriculum(Collector):
 
     Attributes:
         controller: Decides what is generated next and what is trained on.
-        predictor: Of every prompt's pass rate; None: nothing asks for it.
-        reward_scale: What passes and failures are rewarded with.
-        prompt_rows: Of live prompts.
-        groups: What the step is trained on.
+        predictor: Predicts each prompt's pass rate; None if no setting needs it.
+        reward_scale: Mean rewards of passes and failures.
+        prompt_rows: The data rows of live prompts.
+        groups: The groups that the step trains on.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -63,13 +63,13 @@ class Curriculum(Collector):
         )
         self.prompt_records = PromptRecords(trainer.run_folder.path, trainer.config.curriculum.record_prompts)
         self.groups: list[TrainingGroup] = []
-        self._released: list[str] = []  # names in the data plane that the next call to clear takes along
-        # Held by whoever touches any of this: a second thread does, where engines go on while the trainer trains.
+        self._released: list[str] = []  # names in the data plane that the next clear also removes
+        # Guards all of this: with engines on separate devices, a second thread runs while the trainer trains.
         self._changed = threading.Condition()
         self._background = self._new_background() if self.settings.engines_apart else None
 
     def new_controller(self) -> DataController:
-        """An empty controller for this run's settings."""
+        """Create an empty controller for this run's settings."""
         return DataController(self.settings.controller, self.settings.screening_chunk)
 
     def set_up_data(self) -> None:
@@ -109,7 +109,7 @@ class Curriculum(Collector):
                 self.predictor.posterior.reliability.reset()
 
     def _take_batch(self) -> KVBatchMeta:
-        """What is trained on next; all else of these prompts is freed."""
+        """The rows to train on next; everything else of these prompts is freed."""
         self.groups = self.controller.get_training_data()
         self.prompt_records.add_events(
             self._trainer.global_steps, ({"event": "trained", "index": group.prompt.index} for group in self.groups)
@@ -117,8 +117,8 @@ class Curriculum(Collector):
         trained = [sample.key for group in self.groups for sample in self.controller.trained_samples(group)]
         keys = _all_outputs(trained)
         tags = data_plane.tags(PARTITION)
-        # The prompts' own rows have done their work, and so have samples that are not trained on; verl clears the
-        # others after the step.
+        # The prompts' own rows are no longer needed, nor are samples that are not trained on; verl clears the others
+        # after the step.
         done = set(_all_outputs(sample.key for group in self.groups for sample in group.samples)) - set(keys)
         uids = [group.prompt.uid for group in self.groups]
         self.prompt_rows.remove(uids)
@@ -127,7 +127,7 @@ class Curriculum(Collector):
         return KVBatchMeta(partition_id=PARTITION, keys=keys, tags=[tags[key] for key in keys])
 
     def _generate(self) -> None:
-        """Until a batch is ready."""
+        """Generate until a batch is ready."""
         if self._background is not None:
             self._send()
             with self._trainer.waiting_for_rollouts():
@@ -139,7 +139,7 @@ class Curriculum(Collector):
                 self._generation_round()
 
     def _generation_round(self) -> None:
-        """Merged: one call, with the continuation of what qualified and the screening of new prompts."""
+        """Merged: one call continues the qualified prompts and screens new ones."""
         self.controller.check_num_gen_batches()
         self._add_prompts()
         inputs = self.controller.get_generation_inputs()
@@ -160,7 +160,7 @@ class Curriculum(Collector):
             self._take_reports(reports, more_to_come=True)
 
     def _send(self) -> None:
-        """Streaming: to the engines, whatever may be generated now."""
+        """Streaming: send the engines everything that may be generated now."""
         if not self.controller.num_in_flight:
             self.controller.check_num_gen_batches()
         self._add_prompts()
@@ -209,7 +209,8 @@ class Curriculum(Collector):
     # ------------------------------ prompts ------------------------------
 
     def _add_prompts(self) -> None:
-        """Fetch what the controller asks for, and say what is believed of all whose screening begins now."""
+        """Fetch the prompts that the controller asks for, and give it the posteriors of prompts whose screening begins
+        now."""
         self._fetch_wanted()
         if self.predictor is not None:
             self.controller.set_posteriors(self.predictor.posteriors(self.controller.prompts_to_screen()))
@@ -229,7 +230,7 @@ class Curriculum(Collector):
     def _fetch_chosen(self, count: int) -> TensorDict | None:
         """Rows of the predictor's choice, as verl's loader would give them; None if every prompt is live."""
         assert self.predictor is not None
-        # Beside a step's own time, nobody waits for it.
+        # Negligible compared with the step itself.
         with self._trainer.timed("predict") if self._background is None else nullcontext():
             chosen = self.predictor.choose(count, self.controller.live_indices())
         if not chosen:
@@ -239,7 +240,7 @@ class Curriculum(Collector):
         return tu.get_tensordict(rows)
 
     def _generation_batch(self, inputs: list[GenerationInput]) -> TensorDict:
-        """Rows of all prompts of a call, each with its number of rollouts and of its first session."""
+        """Rows of all prompts of a call, each with its number of rollouts and the number of its first session."""
         batch = self.prompt_rows.batch([entry.prompt.uid for entry in inputs])
         tu.assign_non_tensor_stack(batch, "__rollout_n__", [entry.num_samples for entry in inputs])
         tu.assign_non_tensor_stack(batch, FIRST_SESSION, [entry.first_session for entry in inputs])
@@ -259,7 +260,7 @@ class Curriculum(Collector):
             self._clear_released()
 
     def _clear_released(self) -> None:
-        # Once a step: a call a report would keep the data plane busy while the engines' rollouts are written to it.
+        # Once per step: one call per report would keep the data plane busy while the engines write rollouts to it.
         data_plane.clear(self._released, PARTITION)
         self._released = []
 
@@ -291,7 +292,7 @@ class Curriculum(Collector):
             self.predictor.load_state_dict(state)
         self.reward_scale.sums = np.array(state.get("reward_sums", [0.0] * 5))
         self.report_watch.sources.load_state_dict(state.get("sources", {}))
-        # A release before counted the events alone.
+        # An earlier release counted only the events.
         before = {"events": state.get("prompt_records_bytes", 0), "texts": 0}
         self.prompt_records.load_state_dict(state.get("prompt_records", before))
         # The checkpoint was written while the step's own batch was still in the queue: it has been trained on.
@@ -320,9 +321,9 @@ class Curriculum(Collector):
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
         with self._changed:
             counted = self.metrics()
-            if self._background is not None:  # which goes on between two steps
+            if self._background is not None:  # which continues between two steps
                 self.controller.reset_step_metrics()
-        metrics |= counted  # each update of a step counts what came before it, too
+        metrics |= counted  # each update of a step also counts the ones before it
         for name in ("rollouts_generated", "rollouts_trained", "tokens_generated", "tokens_trained"):
             noun, verb = name.split("_")
             setattr(totals, name, int(counted[f"curriculum/total/{verb}_{noun}"]))

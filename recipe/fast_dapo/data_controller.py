@@ -1,4 +1,4 @@
-"""`DataController` under the name that users were given; it lives in `recipe.fast_dapo.curriculum`."""
+"""`DataController` under its documented name; it lives in `recipe.fast_dapo.curriculum`."""
 
 from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyGenerationBatches
 

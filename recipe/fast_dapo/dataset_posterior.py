@@ -18,15 +18,15 @@ class DatasetPosterior:
     """A `PassRatePosterior` that knows prompts by their `index`.
 
     Args:
-        dataset: verl's, ours, or the user's own.
-        prompt_key: Of its prompts.
-        settings: Of the posterior.
+        dataset: The training data set.
+        prompt_key: Column of its prompts.
+        settings: Settings of the posterior.
 
     Attributes:
         posterior: By position in the data set.
 
     Raises:
-        SignalError: two prompts have one `index`.
+        SignalError: two prompts share an `index`.
     """
 
     def __init__(self, dataset: Any, prompt_key: str, settings: PredictorSettings) -> None:
@@ -39,8 +39,8 @@ class DatasetPosterior:
         self._fingerprints = prompt_order.fingerprints(indices)
         if len(self._position) < len(dataset):
             raise SignalError(
-                f"data.custom_cls: {len(dataset)} prompts have only {len(self._position)} values of `index`, by "
-                "which the posterior remembers them. Give each its own, or set +signal=two_phase."
+                f"data.custom_cls: {len(dataset)} prompts have only {len(self._position)} values of `index`, by which "
+                "the posterior identifies them. Give each prompt its own, or set +signal=two_phase."
             )
 
     def observe(self, outcomes: Iterable[Outcome]) -> None:
@@ -55,11 +55,11 @@ class DatasetPosterior:
         return alpha, beta
 
     def posteriors(self, prompts: Iterable[Prompt]) -> list[tuple[float, float]]:
-        """(alpha, beta) of each."""
+        """(alpha, beta) of each prompt."""
         return self.posterior.posteriors([self._position[prompt.index] for prompt in prompts])
 
     def choose(self, count: int, live_indices: Iterable[int | str]) -> list[Any]:
-        """Rows of the data set for the prompts that promise most, none of them live; fewer where fewer are left."""
+        """Rows of the most promising prompts that are not live; fewer if fewer are left."""
         positions = self.posterior.choose(count, [self._position[index] for index in live_indices])
         return [self._dataset[int(position)] for position in positions]
 
@@ -67,8 +67,8 @@ class DatasetPosterior:
         return {"predictor": self.posterior.state_dict(), "prompts": prompt_order.pack(self._fingerprints)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The rows may have another order than those of the checkpoint."""
-        # The release before saved no prompts: their order must be the same.
+        """The rows may be in a different order than in the checkpoint."""
+        # Earlier releases saved no prompts: the order must be the same.
         prompts = state.get("prompts")
         order = prompts and prompt_order.order_since(prompts, self._fingerprints)
         self.posterior.load_state_dict(state["predictor"], order)

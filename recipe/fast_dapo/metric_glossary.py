@@ -7,7 +7,7 @@ METRICS: Glossary = {
     **CURRICULUM,
     "curriculum/silent_sources": ("data sources", "sources with at least 200 rollouts and no pass"),
     "curriculum/correction_weight/mean": ("factor", "Horvitz-Thompson weight of the trained groups, after clipping"),
-    "curriculum/correction_weight/max": ("factor", "the largest of them"),
+    "curriculum/correction_weight/max": ("factor", "largest Horvitz-Thompson weight of the groups"),
     "curriculum/correction_weight/clipped_share": ("fraction", "groups whose weight was cut by correction_clip"),
     "predictor/brier": (
         "squared probability",
@@ -15,12 +15,12 @@ METRICS: Glossary = {
     ),
     "predictor/brier_of_the_mean": ("squared probability", "the same for a predictor that knows only the step's mean"),
     "predictor/bias": ("probability", "mean of predicted - observed"),
-    "predictor/observed_rollouts": ("rollouts", "rollouts behind the three above"),
+    "predictor/observed_rollouts": ("rollouts", "rollouts that the three metrics above are computed from"),
     "predictor/prior_mean": ("fraction", "a / (a + b) of the fitted Beta(a, b) prior"),
-    "predictor/prior_strength": ("rollouts", "a + b of it: the rollouts that the prior counts as"),
+    "predictor/prior_strength": ("rollouts", "a + b of this prior: the rollouts it counts as"),
     "predictor/shortfall_share": (
         "fraction",
-        "of the variance m (1 - m) of passes and failures, what graded successes lack; left out without grades",
+        "shortfall of the variance of graded successes from m (1 - m), as a share of it; left out without grades",
     ),
-    "timing_s/predict": ("s", "choosing what to screen"),
+    "timing_s/predict": ("s", "choosing the prompts to screen"),
 }

@@ -1,7 +1,7 @@
-"""The posterior baseline as an advantage estimator of verl's: `algorithm.adv_estimator=posterior`.
+"""The posterior baseline as a verl advantage estimator: `algorithm.adv_estimator=posterior`.
 
-`curriculum/baseline.py` has the algorithm. The curriculum says beforehand what it knew of the prompts of a batch
-(`prepare`); without it, in verl's own trainers too, groups are shrunk towards what earlier batches of the run had.
+`curriculum/baseline.py` has the algorithm. The curriculum first passes the posteriors of a batch's prompts (`prepare`).
+Without it, also in verl's own trainers, groups are shrunk towards the mean of earlier batches.
 """
 
 from collections import defaultdict
@@ -18,17 +18,17 @@ from recipe.fast_dapo.settings import POSTERIOR_ESTIMATOR
 from verl_ext.core.errors import SignalError
 from verl_ext.serving.rollout_key import session_of, uid_of
 
-# Batches whose groups say what to expect where no posterior is known.
+# Number of earlier batches that give the expectation when there is no posterior.
 _NUM_BATCHES = 8
 
 
 @dataclass(frozen=True)
 class KnownPrompt:
-    """What is known of one prompt's rollouts beside their rewards.
+    """What is known about one prompt's rollouts in addition to their rewards.
 
     Attributes:
-        alpha, beta: Of the posterior of its pass rate before its first rollout.
-        successes: Of its rollouts, by session; 0 to 1.
+        alpha, beta: Parameters of the posterior of its pass rate before its first rollout.
+        successes: Successes of its rollouts by session, from 0 to 1.
         stages: The generation call of each.
     """
 
@@ -46,17 +46,18 @@ class _Prepared:
 
 
 _prepared: list[_Prepared] = []  # for the batch whose advantages are computed next, if any
-# Rewards by group of earlier batches, for runs without a posterior. In no checkpoint: a resumed run gathers them anew.
+# Rewards by group of earlier batches, for runs without a posterior. Not in checkpoints: a resumed run collects them
+# again.
 _earlier: list[list[np.ndarray]] = []
 
 
 def prepare(keys: Sequence[str], prompts: Mapping[str, KnownPrompt], scale: RewardScale) -> None:
-    """Say what is known of the batch whose advantages are computed next in this process.
+    """Set what is known about the batch whose advantages are computed next in this process.
 
     Args:
-        keys: Of its rows, in their order.
-        prompts: By uid. Rows of others only fill up the batch, and have no advantage.
-        scale: Of rewards by successes; takes those of this batch into account once they are used.
+        keys: Keys of its rows, in order.
+        prompts: Prompts by uid. Other rows are padding and get no advantage.
+        scale: Maps successes to rewards; it learns from this batch after use.
     """
     _prepared[:] = [_Prepared(keys, prompts, scale)]
 
@@ -71,13 +72,13 @@ def posterior_advantage(
         token_level_rewards: (B, T).
         response_mask: (B, T), 1 for the tokens of the response.
         index: (B,) uid of each row's prompt.
-        kwargs: What verl gives to all estimators.
+        kwargs: What verl passes to all estimators.
 
     Returns:
         Advantages and returns, both (B, T).
 
     Raises:
-        SignalError: If the rows are not those that `prepare` was told of.
+        SignalError: If the rows are not those passed to `prepare`.
     """
     with torch.no_grad():
         rewards_B = token_level_rewards.sum(-1).double().cpu().numpy()
@@ -86,8 +87,8 @@ def posterior_advantage(
             if len(prepared.keys) != len(rewards_B):
                 raise SignalError(
                     f"algorithm.adv_estimator=posterior expected the {len(prepared.keys)} rows that the curriculum "
-                    f"collected, got {len(rewards_B)}: what adds or removes rows in between must call `prepare` again, "
-                    "or take another estimator (+signal=two_phase)"
+                    f"collected, got {len(rewards_B)}: code that adds or removes rows in between must call `prepare` "
+                    "again, or use another estimator (+signal=two_phase)"
                 )
             advantages_B = _with_posteriors(rewards_B, prepared)
         else:
@@ -140,5 +141,5 @@ def _with_credibility(rewards_B: np.ndarray, index: np.ndarray, is_rollout_B: np
 
 
 def _output(key: str) -> int:
-    """The number of an output among those of its session."""
+    """The index of an output within its session."""
     return int(key.rpartition("_")[2])

@@ -1,14 +1,13 @@
-"""What is known of each prompt without a rollout, as numbers for the prior of its pass rate (`curriculum/prior.py`).
+"""Numeric features of each prompt, known without a rollout, for the prior of its pass rate (`curriculum/prior.py`).
 
     length          of the prompt in characters
-    source X        1 for prompts of data_source X, else 0; the sources beyond the 32 largest have none of their own
-    extra_info.F    every number or bool that a data set notes of its prompts: a level, digits, a known pass rate
+    source X        1 for prompts of data_source X, else 0; the sources beyond the 32 largest share none
+    extra_info.F    every number or bool that a data set has for its prompts: a level, digits, a known pass rate
     extra_info.F.I  the entries of a list of numbers that has one length in all rows: an embedding, or the states that
                     `data_preprocess.prompt_states` computes
 
-Numbers go through arcsinh: as they are near 0, and as their logarithm where they are large; entries of lists stay what
-they are. Who lacks a number gets the mean of the others. Numbers written as text are text, and `index` is a name and
-not a number.
+Numbers go through arcsinh: unchanged near 0, logarithmic for large values; entries of lists stay unchanged. A missing
+number becomes the mean of the others. Numbers written as text are text, and `index` is a name and not a number.
 """
 
 import math
@@ -20,15 +19,15 @@ from typing import Any
 import numpy as np
 
 MAX_SOURCES = 32
-# Fields of extra_info beyond these are left out, those that most rows have first: each costs time in every fit.
+# Maximum number of extra_info fields, the most common first: each costs time in every fit.
 MAX_FIELDS = 16
-# Entries of lists, all together; a list that has no room any more is left out.
+# Maximum number of list entries in total; a list that no longer fits is left out.
 MAX_ENTRIES = 32
 
 
 @dataclass(frozen=True)
 class PromptFeatures:
-    """Of a data set's prompts, by position.
+    """Features of a data set's prompts, by position.
 
     Attributes:
         names: F of them.
@@ -65,7 +64,7 @@ def prompt_features(sources: Sequence[Any], prompts: Iterable[Any], extra_infos:
 
 
 def dataset_features(dataset: Any, prompt_key: str) -> PromptFeatures:
-    """Features of a data set of verl's, of ours, or of the user's own; only that one is asked row by row."""
+    """Features of verl's data set, ours or a user's; only the last is read row by row."""
     frame: Any = getattr(dataset, "dataframe", None)
     names: Sequence[str] = getattr(frame, "column_names", ())
     if prompt_key not in names:
@@ -92,7 +91,7 @@ def _num_characters(prompt: Any) -> int:
 
 
 def _numbers(infos: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """A column for each field that has numbers."""
+    """One column per numeric field."""
     fields = Counter(
         name for info in infos for name, value in info.items() if name != "index" and math.isfinite(_number(value))
     )
@@ -103,7 +102,7 @@ def _numbers(infos: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
 
 
 def _entries(infos: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """A column for each entry of each field that is a list of numbers."""
+    """One column per entry of each field that is a list of numbers."""
     fields = Counter(name for info in infos for name, value in info.items() if len(_list(value)))
     columns: dict[str, np.ndarray] = {}
     for name in _by_count(fields):
@@ -123,7 +122,7 @@ def _by_count(fields: Counter[str]) -> list[str]:
 
 
 def _list(value: Any) -> Sequence[Any]:
-    """Empty if it is none."""
+    """The list as numbers; empty if it is not one."""
     if isinstance(value, np.ndarray):
         return value.tolist() if value.ndim == 1 else ()
     return value if isinstance(value, list | tuple) else ()
@@ -134,11 +133,11 @@ def _filled(column: np.ndarray) -> np.ndarray:
 
 
 def _number(value: Any) -> float:
-    """nan if it is none, or not finite."""
+    """The value as a float; nan if it is not a finite number."""
     if not isinstance(value, (bool, np.bool_, int, float, np.integer, np.floating)):
         return math.nan
     try:
         number = float(value)
-    except OverflowError:  # an int that no float comes near
+    except OverflowError:  # an int too large for a float
         return math.nan
     return number if math.isfinite(number) else math.nan

@@ -1,4 +1,4 @@
-"""Which row of the data a checkpoint's row is now: its predictor knows prompts by their position. Pure."""
+"""Maps rows of a checkpoint's data to today's rows: its predictor knows prompts by their position. Pure."""
 
 import base64
 import hashlib
@@ -14,19 +14,19 @@ def fingerprints(indices: Iterable[int | str]) -> np.ndarray:
 
 
 def pack(fingerprints_P: np.ndarray) -> str:
-    """For a checkpoint, 11 bytes per prompt."""
+    """Pack for a checkpoint, 11 bytes per prompt."""
     return base64.b64encode(fingerprints_P.tobytes()).decode("ascii")
 
 
 def order_since(packed: str, fingerprints_P: np.ndarray) -> np.ndarray:
-    """(P,) int64, where each of today's prompts was in the data of a checkpoint.
+    """(P,) int64, the position of each of today's prompts in the checkpoint's data.
 
     Args:
-        packed: What `pack` gave.
-        fingerprints_P: Of today's prompts.
+        packed: What `pack` returned.
+        fingerprints_P: Fingerprints of today's prompts.
 
     Raises:
-        ValueError: If the data then had other prompts.
+        ValueError: If the checkpoint's data had other prompts.
     """
     saved = np.frombuffer(base64.b64decode(packed), dtype="<u8")
     by_value = np.argsort(saved, kind="stable")
@@ -36,6 +36,6 @@ def order_since(packed: str, fingerprints_P: np.ndarray) -> np.ndarray:
         same = len(np.intersect1d(saved, fingerprints_P))
         raise ValueError(
             f"data.train_files: {same:,} of its {len(fingerprints_P):,} prompts are among the {len(saved):,} of the "
-            "checkpoint, whose predictor knows those. Resume with the same prompts, or start a new run."
+            "checkpoint, whose predictor needs the same prompts. Resume with them, or start a new run."
         )
     return order

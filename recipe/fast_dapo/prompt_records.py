@@ -1,4 +1,4 @@
-"""What became of each prompt, and what it says: `prompts.jsonl` and `prompt_texts.jsonl`."""
+"""History and text of each prompt: `prompts.jsonl` and `prompt_texts.jsonl`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -7,16 +7,16 @@ from typing import Any
 from recipe.fast_dapo.run_files import PROMPT_TEXTS, PROMPTS
 from verl_ext.core.json_lines import JsonLines
 
-# A page shows no more; who wants all of it has the data.
+# Pages show no more; the full text is in the data.
 MAX_CHARACTERS = 4000
 MAX_TRUTH = 500
 
 
 class PromptRecords:
-    """Both files; their lengths travel with a checkpoint.
+    """Writes both files; their lengths are saved in checkpoints.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
         enable: false: nothing is written.
     """
 
@@ -27,15 +27,15 @@ class PromptRecords:
         self._known: set[str] = set()
 
     def add_events(self, step: int, events: Iterable[Mapping[str, Any]]) -> None:
-        """Append to the history of prompts, from which reports and tests read what became of each."""
+        """Append to the prompt history, which reports and tests read."""
         if self._enable:
             self.events.append({"step": step, **event} for event in events)
 
     def add_prompts(self, rows: Mapping[str, Sequence[Any]]) -> None:
-        """Write what prompts say, of those that come for the first time.
+        """Write the texts of prompts that occur for the first time.
 
         Args:
-            rows: `index`, and as far as the data set has them `raw_prompt`, `reward_model`, `data_source`.
+            rows: `index`, and if the data set has them, `raw_prompt`, `reward_model`, `data_source`.
         """
         if not self._enable:
             return
@@ -68,7 +68,7 @@ class PromptRecords:
 
 
 def text_of(prompt: Any) -> str:
-    """A prompt's messages as text: what the user says, after what a system message says."""
+    """A prompt's messages as text: the system message, then the user's."""
     if isinstance(prompt, str):
         return prompt
     contents = [message.get("content") for message in prompt or () if isinstance(message, Mapping)]
@@ -76,7 +76,7 @@ def text_of(prompt: Any) -> str:
 
 
 def _parts(content: Any) -> str:
-    """Of a message with images: its texts."""
+    """The text of a message; of one with images, its text parts."""
     return " ".join(str(part.get("text", "[…]")) for part in content or () if isinstance(part, Mapping))
 
 

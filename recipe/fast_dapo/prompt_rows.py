@@ -1,4 +1,4 @@
-"""The data set's rows of live prompts: in the driver while it runs, in the data plane across a checkpoint.
+"""Data rows of live prompts: in the driver during the run, in the data plane across a checkpoint.
 
 A row goes out once for screening and once for continuation, often together with only a few others. Reading it back from
 the data plane each time would cost the driver more than the dispatch itself.
@@ -18,7 +18,7 @@ class PromptRows:
     """Rows by uid.
 
     Args:
-        partition: Of the data plane, for checkpoints.
+        partition: Partition of the data plane, for checkpoints.
     """
 
     def __init__(self, partition: str) -> None:
@@ -34,7 +34,7 @@ class PromptRows:
         return set(self._rows)
 
     def add(self, rows: TensorDict) -> None:
-        """Take rows as verl's loader gives them; what holds for the whole batch (NonTensorData) is not kept."""
+        """Add rows as verl's loader returns them; values of the whole batch (NonTensorData) are not kept."""
         columns = {name: rows[name] for name, value in rows.items() if not isinstance(value, NonTensorData)}
         for position, uid in enumerate(rows["uid"]):
             self._rows[uid] = {name: column[position] for name, column in columns.items()}
@@ -43,7 +43,7 @@ class PromptRows:
         """The rows of these prompts, in this order.
 
         Raises:
-            KeyError: a uid that is not here.
+            KeyError: an unknown uid.
         """
         return tu.get_tensordict(collate_fn([self._rows[uid] for uid in uids]))
 
@@ -63,14 +63,14 @@ class PromptRows:
         self._stored.clear()
 
     def store(self, tag: dict[str, Any]) -> None:
-        """Write to the data plane what is not there yet."""
+        """Write the rows that the data plane does not have yet."""
         new = [uid for uid in self._rows if uid not in self._stored]
         if new:
             data_plane.write(new, self.partition, self.batch(new), [tag for _ in new])
             self._stored.update(new)
 
     def restore(self, uids: Sequence[str]) -> None:
-        """Replace everything by the rows that the data plane has under these names."""
+        """Replace all rows by those that the data plane has under these names."""
         self.clear()
         if uids:
             self.add(data_plane.read(uids, self.partition))

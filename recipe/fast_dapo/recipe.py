@@ -1,4 +1,4 @@
-"""What Fast DAPO is to the code that recipes share."""
+"""Describes Fast DAPO to the shared code."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,12 +27,12 @@ MOST_LATE_UPDATES = 2
 
 
 def check_settings(config: DictConfig) -> None:
-    """Give verl the size of a group; refuse what is wrong with the curriculum.
+    """Give verl the group size; reject wrong curriculum settings.
 
     Raises:
         ConfigError: names every problem, with what to change.
     """
-    # Not above: what pages and docs read of a recipe would load SciPy.
+    # Not imported above: pages and docs read this module and would load SciPy.
     from recipe.fast_dapo.settings import read_settings, resolve_group_size
 
     resolve_group_size(config)
@@ -44,7 +44,7 @@ def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
     curriculum, data = config.curriculum, config.data
     if curriculum.enable:
         screened = data.gen_batch_size or data.train_batch_size
-        if curriculum.train_on == "all":  # a round is of those that the batch lacks
+        if curriculum.train_on == "all":  # a round fetches only the prompts that the batch lacks
             screened = min(screened, data.train_batch_size)
         yield "a round", f"{screened:,} prompts x {curriculum.n} = {screened * curriculum.n:,} screening rollouts"
     yield from step_rows(config)
@@ -66,7 +66,7 @@ def warnings(config: DictConfig) -> Iterator[str]:
 
 
 def success(config: DictConfig) -> Success | None:
-    """What the curriculum counts."""
+    """The curriculum's success metric and threshold."""
     node = config.curriculum
     if not node.enable:
         return None
@@ -94,8 +94,8 @@ UNSUPPORTED = (
     Unsupported(
         "reward.reward_model.enable",
         _with_curriculum(is_colocated),
-        "a reward model on the actor's devices gives its rewards after the curriculum has judged the rollouts. Give it "
-        "its own devices: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or set "
+        "a reward model on the actor's devices computes rewards only after the curriculum needs them. Give it its own "
+        "devices: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or set "
         "curriculum.enable=false",
     ),
     Unsupported(
@@ -107,7 +107,7 @@ UNSUPPORTED = (
     Unsupported(
         "trainer.v1.separate_async.hybrid_rollout.enable_switch",
         _with_curriculum(is_set),
-        "verl lends the trainer's devices by its own count of finished prompts, which the curriculum does not keep. "
+        "verl lends the trainer's devices by its own count of finished prompts, which the curriculum does not update. "
         "Set it to false, or curriculum.enable=false",
     ),
     Unsupported(
@@ -118,17 +118,17 @@ UNSUPPORTED = (
     Unsupported(
         "trainer.v1.sampler.max_off_policy_threshold",
         _with_curriculum(is_none_of(8)),
-        "how old a trained rollout may be is curriculum.max_staleness. Leave it at verl's default, 8",
+        "curriculum.max_staleness limits the age of trained rollouts. Leave it at verl's default, 8",
     ),
     Unsupported(
         "trainer.v1.sampler.sync_refill_failed_groups",
         _with_curriculum(is_set),
-        "the curriculum asks again for a prompt whose generation failed. Leave it at false",
+        "the curriculum repeats prompts whose generation failed. Leave it at false",
     ),
     Unsupported(
         "curriculum.max_num_gen_batches",
         _with_curriculum(lambda value, config: bool(value) and config.model_engine == TORCHTITAN.name),
-        "past it a checkpoint is written, whose weights verl's torchtitan engine would leave out. Leave it at 0",
+        "at this limit a checkpoint is written, without weights for verl's torchtitan engine. Leave it at 0",
     ),
     Unsupported(
         "data.sampler.class_path",

@@ -1,4 +1,4 @@
-"""What reports say of the run as a whole: generation that is broken, and data sources in which nothing is right."""
+"""Watches reports for problems of the whole run: broken generation, and data sources without a pass."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,7 +6,7 @@ from recipe.fast_dapo.curriculum.source_watch import SourceWatch
 from verl_ext.core.errors import GenerationFailedError
 from verl_ext.serving.agent_loop import PromptReport, RolloutReport
 
-# Prompts in a row without a single rollout, after which generation counts as broken.
+# Consecutive prompts without a single rollout after which generation counts as broken.
 _MAX_FAILED_PROMPTS = 16
 
 
@@ -15,11 +15,11 @@ class ReportWatch:
 
     Args:
         passed: Whether a rollout is right, or partly right.
-        source: Of a prompt, by uid.
-        max_response_length: Tokens of a response that was cut off.
+        source: Returns the data source of a prompt, by uid.
+        max_response_length: Maximum tokens of a response; a longer one was cut off.
 
     Attributes:
-        sources: What became of every data source.
+        sources: Counts per data source.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class ReportWatch:
         self._num_failed_prompts = 0  # in a row
 
     def look_at(self, reports: Mapping[str, PromptReport], num_in_flight: int) -> None:
-        """Take note of reports.
+        """Record reports.
 
         Args:
             reports: By uid.
-            num_in_flight: Prompts that were in flight, these among them.
+            num_in_flight: Prompts that were in flight, including these.
 
         Raises:
             GenerationFailedError: a prompt may fail; when all of them do, the cause is elsewhere and no retry helps.
@@ -50,7 +50,7 @@ class ReportWatch:
                     passed=self._passed(rollout),
                     cut_off=rollout.longest >= self._max_response_length,
                     unanswered=rollout.is_unanswered,
-                    # What verl's own reward functions say of an answer that they did not find.
+                    # The answer that verl's own reward functions report when they find none.
                     without_answer=rollout.reward_extra_info.get("pred", "some") in (None, "", "[INVALID]"),
                 )
 

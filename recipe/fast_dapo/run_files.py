@@ -1,9 +1,9 @@
-"""What a run of Fast DAPO writes into its folder beside what every run does."""
+"""Files of a Fast DAPO run in addition to those of every run."""
 
 PROMPTS = "prompts.jsonl"
 PROMPT_TEXTS = "prompt_texts.jsonl"
 
 FILES = {
-    PROMPTS: "what became of each prompt: one object a screening, continuation or training",
-    PROMPT_TEXTS: "each prompt once: what it says, its ground truth and data source",
+    PROMPTS: "the history of each prompt: one object per screening, continuation or training",
+    PROMPT_TEXTS: "each prompt once: its text, ground truth and data source",
 }

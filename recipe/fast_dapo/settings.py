@@ -1,6 +1,6 @@
 """The settings of a Fast DAPO run: read from the configuration once, checked once, before Ray starts.
 
-Pure: needs no verl. `resolve_group_size` is where this plugin's two numbers of rollouts become verl's one.
+Pure: needs no verl. `resolve_group_size` turns this plugin's two numbers of rollouts into verl's single one.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ PREDICTORS: tuple[Predictor, ...] = get_args(Predictor)
 Baseline = Literal["estimator", "posterior"]
 # In verl's registry of advantage estimators; `posterior_advantage.py` registers it.
 POSTERIOR_ESTIMATOR = "posterior"
-# verl's own option for rollouts that grow too old.
+# verl's own option for rollouts that get too old.
 STALE = "trainer.v1.sampler.max_off_policy_strategy"
 
 
@@ -29,25 +29,26 @@ class CurriculumNode(CurriculumLimits):
     """The node `curriculum` of the configuration."""
 
     enable: bool = True
-    """false: no curriculum, n + n_continue rollouts for every prompt; all else stays. See +signal=plain."""
+    """false: no curriculum, n + n_continue rollouts for every prompt; everything else is unchanged. See
+    +signal=plain."""
 
     screening: Screening = "fixed"
     """fixed: all n screening rollouts at once.
     sequential: screening_chunk at a time, until they are mixed or the posterior says that a mixed outcome is not worth
-    the next ones; n is the most. Needs schedule=streaming and predictor=posterior."""
+    the next ones; n is the maximum. Needs schedule=streaming and predictor=posterior."""
 
     screening_chunk: int = Field(default=2, ge=1)
-    """Rollouts a stage of sequential screening (the first stage has at least 2)."""
+    """Rollouts per stage of sequential screening (the first stage has at least 2)."""
 
     predictor: Predictor = "posterior"
     """none: prompts come in the data loader's order.
-    posterior: by a discounted Beta posterior of each prompt's pass rate; Thompson draws closest to 1/2 come first, and
-    with graded successes those of the largest variance."""
+    posterior: by a discounted Beta posterior of each prompt's pass rate; Thompson draws closest to 1/2 come first; with
+    graded successes, those with the largest variance."""
 
     baseline: Baseline = "posterior"
     """estimator: that of algorithm.adv_estimator.
     posterior: the posterior mean of the prompt's pass rate given its other rollouts, with
-    algorithm.adv_estimator=posterior. Every rollout then teaches, also alone or among equal rewards."""
+    algorithm.adv_estimator=posterior. Every rollout then contributes, even a single one or among equal rewards."""
 
     posterior: PredictorSettings = PredictorSettings()
     """Used with predictor=posterior and baseline=posterior."""
@@ -59,7 +60,7 @@ class CurriculumNode(CurriculumLimits):
     """Entry of the reward's result that tells success (`acc`, `score`, …); `reward`: the reward itself."""
 
     record_prompts: bool = True
-    """Write prompts.jsonl: what became of each prompt, about 80 bytes an event; and prompt_texts.jsonl: each prompt
+    """Write prompts.jsonl: the history of each prompt, about 80 bytes per event; and prompt_texts.jsonl: each prompt
     once, with its ground truth, at most 4,000 characters."""
 
     n: Any = Field(default=None, exclude=True)
@@ -79,24 +80,25 @@ FILE = SettingsFile(
 
 @dataclass(frozen=True)
 class FastDapoSettings:
-    """What the trainer needs to know beyond verl's configuration."""
+    """Settings that the trainer needs in addition to verl's configuration."""
 
     enable: bool
     success_metric: str
     controller: CurriculumSettings
-    engines_apart: bool  # on devices of their own, where generation goes on while the actor is trained
+    engines_apart: bool  # on separate devices, where generation continues while the actor is trained
     predictor: Predictor
     baseline: Baseline
-    posterior: PredictorSettings | None  # of every prompt's pass rate; None: neither of the two above needs it
-    screening_chunk: int | None  # rollouts a stage of sequential screening; None: all n at once
+    # posterior of each prompt's pass rate; None if neither of the two above needs it
+    posterior: PredictorSettings | None
+    screening_chunk: int | None  # rollouts per stage of sequential screening; None: all n at once
     correction_clip: float | None  # largest Horvitz-Thompson weight
 
 
 def resolve_group_size(config: DictConfig) -> None:
-    """Give verl the one number of rollouts a prompt that it knows, N = n + n_continue, and the fetches that it takes.
+    """Give verl its single number of rollouts per prompt, N = n + n_continue, and the fetch size this requires.
 
     verl uses `rollout.n` in the arithmetic of mini-batches and advantages, where a group has N rollouts (n_continue,
-    if only these are trained on); how a group comes about is kept under `curriculum`. Without curriculum and dynamic
+    if only these are trained on); how a group is built is kept under `curriculum`. Without curriculum and dynamic
     sampling it fetches whole batches and refuses any other `data.gen_batch_size`. Idempotent; changes `config`.
     """
     if not config.curriculum.enable and not OmegaConf.select(config, "algorithm.filter_groups.enable"):
@@ -164,22 +166,22 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
 
 
 def _batches_ahead(config: DictConfig) -> float:
-    """How many batches verl's trainer keeps in generation beyond the one that it waits for; 0 where it is synchronous.
+    """Number of batches that verl's trainer generates ahead; 0 if it is synchronous.
 
-    The class of the trainer that runs restores its mode before it reads this.
+    The running trainer's class restores its mode before it reads this.
     """
     return _of_the_mode(config, "num_warmup_batches", 0)
 
 
 def _updates_per_step(config: DictConfig) -> int:
-    """How many updates share a batch of `data.train_batch_size` between two synchronisations of weights, each with
-    prompts of its own; 1 where it is synchronous (see `compatibility`)."""
+    """How many updates share a batch of `data.train_batch_size` between two synchronisations of weights, each with its
+    own prompts; 1 if it is synchronous (see `compatibility`)."""
     updates = _of_the_mode(config, "parameter_sync_step", 1)
     return updates if isinstance(updates, int) and updates > 0 else 1  # which `values` refuses
 
 
 def _per_update(prompts: Any, updates: int) -> Any:
-    """The share of one update; what is no number is left to who checks it."""
+    """The share of one update; values that are not numbers are left to the caller's checks."""
     return -(prompts // -updates) if isinstance(prompts, int) else prompts
 
 
@@ -189,7 +191,7 @@ def _of_the_mode(config: DictConfig, name: str, default: Any) -> Any:
 
 
 def _explain_sizes(error: ValidationError, mode: str) -> list[str]:
-    """In the names that a user sets: some are verl's, and what contradicts each other is the curriculum's."""
+    """Report problems in the user's names: some are verl's, the constraints are the curriculum's."""
     problems = explain(error, CurriculumSettings, "sizes", "configs/recipe/fast_dapo.yaml")
     rollout = "actor_rollout_ref.rollout"
     names = {"n": f"{rollout}.n", "n_continue": f"{rollout}.n_continue", "stale": STALE}
@@ -222,23 +224,23 @@ def _check_batch_arithmetic(config: DictConfig) -> list[str]:
 
 
 def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
-    """What contradicts a curriculum, with the option that resolves it."""
+    """Settings that contradict a curriculum, with the option that resolves each."""
     problems: list[str] = []
     if node.train_on == "all" and node.baseline != "posterior":
         problems.append(
             "curriculum.train_on=all needs curriculum.baseline=posterior: other baselines learn nothing from a group "
-            "of equal rewards, and one that uses rollouts whose number depended on the others is biased. Or set "
+            "of equal rewards, and are biased if the number of rollouts depended on their results. Or set "
             "train_on=qualified"
         )
     estimator = config.algorithm.adv_estimator
     if estimator == POSTERIOR_ESTIMATOR and node.baseline != "posterior":
         problems.append(
-            "algorithm.adv_estimator=posterior hears of the curriculum's posteriors and stages by "
+            "algorithm.adv_estimator=posterior gets the curriculum's posteriors and stages only with "
             "curriculum.baseline=posterior: set that as well, or algorithm.adv_estimator=rloo | grpo"
         )
     if estimator != POSTERIOR_ESTIMATOR and node.baseline == "posterior":
         problems.append(
-            f"algorithm.adv_estimator={estimator} has no say with curriculum.baseline=posterior: set "
+            f"algorithm.adv_estimator={estimator} has no effect with curriculum.baseline=posterior: set "
             "algorithm.adv_estimator=posterior; or for the estimator +signal=two_phase, or "
             "curriculum.baseline=estimator with curriculum.train_on=qualified"
         )
@@ -251,7 +253,7 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
     if has_engines_apart(config) and node.schedule == "merged":
         problems.append(
             "curriculum.schedule=merged waits for every rollout of a call, and with trainer.v1.trainer_mode="
-            "separate_async generation goes on all the time: set schedule=streaming"
+            "separate_async generation never stops: set schedule=streaming"
         )
     if node.screening == "sequential":
         for name, value, needed in (
@@ -260,10 +262,10 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
         ):
             if value != needed:
                 problems.append(
-                    f"curriculum.screening=sequential needs curriculum.{name}={needed}, got {value}: it stops by each "
-                    "prompt's posterior, and all stages must come from the same weights"
+                    f"curriculum.screening=sequential needs curriculum.{name}={needed}, got {value}: each prompt's "
+                    "posterior decides when it stops, and all stages must come from the same weights"
                 )
-        why = "stops at the first pass beside a failure"
+        why = "stops at the first pass next to a failure"
         problem = node.grading.needs_passes("curriculum.screening=sequential", why, "screening=fixed")
         problems += [] if problem is None else [problem]
     if OmegaConf.select(config, "algorithm.filter_groups.enable"):
@@ -272,7 +274,7 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
             "one of them to false"
         )
     if OmegaConf.select(config, "trainer.v1.sampler.custom_sampler.path"):
-        problems.append("trainer.v1.sampler.custom_sampler has no say while curriculum.enable=true: unset one of them")
+        problems.append("trainer.v1.sampler.custom_sampler needs curriculum.enable=false: unset one of them")
     if config.data.dataloader_num_workers != 0:
         problems.append(
             f"data.dataloader_num_workers must be 0, got {config.data.dataloader_num_workers}: workers fetch ahead of "

@@ -1,4 +1,4 @@
-"""What a curriculum would save on your engines and prompts, by simulation; see `simulation.command`."""
+"""Simulate what a curriculum would save on your engines and prompts; see `simulation.command`."""
 
 from recipe.fast_dapo.simulation.command import main
 

@@ -1,4 +1,4 @@
-"""The success of a rollout, by what the reward function returned."""
+"""The success of a rollout, from the result of the reward function."""
 
 from recipe.fast_dapo.curriculum.grading import Grading
 from verl_ext.core.errors import SignalError
@@ -9,12 +9,12 @@ def success_of(rollout: RolloutReport, metric: str, grading: Grading) -> float:
     """The value of `curriculum.success_metric` for one rollout.
 
     Args:
-        rollout: As the agent loop reports it.
+        rollout: The rollout as the agent loop reports it.
         metric: An entry of the reward's result, or "reward" for the reward itself.
         grading: Whether the value is compared with a threshold or is a grade.
 
     Raises:
-        SignalError: the reward function does not return the metric, or its value is no grade from 0 to 1.
+        SignalError: the reward function does not return the metric, or its value is not a grade from 0 to 1.
     """
     if metric == "reward":
         success = rollout.reward
@@ -28,6 +28,6 @@ def success_of(rollout: RolloutReport, metric: str, grading: Grading) -> float:
     if grading.is_graded and not 0 <= success <= 1:
         raise SignalError(
             f"curriculum.success_metric={metric} is {success:g} for a rollout, and curriculum.success_threshold=null "
-            "takes it for a grade from 0 to 1: scale it in the reward function, or set a threshold."
+            "expects a grade from 0 to 1: scale it in the reward function, or set a threshold."
         )
     return success

@@ -1,4 +1,4 @@
-"""Fast DAPO on verl's trainer: the curriculum collects, and its correction weights what was collected."""
+"""Fast DAPO on verl's trainer: the curriculum collects batches, and its correction weights them."""
 
 from omegaconf import DictConfig
 

@@ -16,7 +16,7 @@ class HorvitzThompson(Selector):
     """Multiplies the advantages of each group by 1 / P(kept | passes), before any other selector sees them.
 
     Args:
-        curriculum: Knows the groups of the step.
+        curriculum: The curriculum, which has the groups of the step.
     """
 
     def __init__(self, curriculum: Curriculum) -> None:
@@ -26,7 +26,7 @@ class HorvitzThompson(Selector):
         weights, _ = self._weights()
         of_group = {group.prompt.uid: weight for group, weight in zip(self._curriculum.groups, weights, strict=True)}
         rows = data_plane.read(batch.keys, batch.partition_id, ["advantages"])["advantages"].unbind()
-        # Rows that only fill up a batch belong to no group.
+        # Padding rows belong to no group.
         of_row = [float(of_group.get(uid_of(key), 1.0)) for key in batch.keys]
         weighted = [row * weight for row, weight in zip(rows, of_row, strict=True)]
         data_plane.write(batch.keys, batch.partition_id, data_plane.as_columns({"advantages": weighted}))
@@ -41,7 +41,7 @@ class HorvitzThompson(Selector):
         }
 
     def _weights(self) -> tuple[np.ndarray, float]:
-        """Of the step's groups, and the share of them that was clipped."""
+        """Weights of the step's groups, and the share that was clipped."""
         exact = [
             horvitz_thompson_weight(g.num_passes, len(g.samples), g.plan.max_fails, g.plan.max_passes)
             for g in self._curriculum.groups

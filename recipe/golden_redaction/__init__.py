@@ -1,1 +1,1 @@
-"""Golden redaction for ARC: single tokens of golden solutions. May import `verl_ext`, and no other recipe."""
+"""Golden redaction for ARC: trains single tokens of golden solutions. May import `verl_ext`, and no other recipe."""

@@ -1,4 +1,4 @@
-"""What golden redaction asks of the rest of a configuration and of its data; checked before Ray starts."""
+"""Golden redaction's requirements on the configuration and data, checked before Ray starts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ TRIED_SOLUTIONS = 200
 
 
 def check_config(config: DictConfig) -> GoldenSettings:
-    """Read `config.golden` and refuse what cannot work with it.
+    """Read `config.golden` and reject settings that cannot work with it.
 
     Raises:
         ConfigError: names every problem found, with what to change.
@@ -34,7 +34,7 @@ def check_config(config: DictConfig) -> GoldenSettings:
     settings = read_settings(config)
     problems = _problems(config)
     if problems:
-        raise ConfigError("golden redaction does not go with this configuration:\n  - " + "\n  - ".join(problems))
+        raise ConfigError("golden redaction does not work with this configuration:\n  - " + "\n  - ".join(problems))
     if settings.verifier == "reward":
         choose_reward(config)
         apply_prompt_format(config)
@@ -87,18 +87,18 @@ def _problems(config: DictConfig) -> list[str]:
         problems.append(f"there are no rollouts for a selector to choose from: unset {' and '.join(selectors)}")
     if (rollout.temperature, rollout.top_p, rollout.top_k) != (1.0, 1.0, -1):
         problems.append(
-            "states and rollouts are samples of the policy itself: set rollout.temperature=1.0, top_p=1.0, top_k=-1, "
+            "states and rollouts must be samples of the policy: set rollout.temperature=1.0, top_p=1.0, top_k=-1, "
             f"got {rollout.temperature}, {rollout.top_p} and {rollout.top_k}"
         )
     if rollout.name != "vllm":
-        problems.append(f"the log-probs of given tokens are asked of vLLM: set rollout.name=vllm, got {rollout.name}")
+        problems.append(f"only vLLM returns the log-probs of given tokens: set rollout.name=vllm, got {rollout.name}")
     sequence_parallel = max(
         actor.get("ulysses_sequence_parallel_size") or 1, actor.fsdp_config.get("ulysses_sequence_parallel_size") or 1
     )
     if sequence_parallel > 1:
         problems.append("a rank must see whole states: set actor.ulysses_sequence_parallel_size=1")
     if config.actor_rollout_ref.model.get("use_fused_kernels", False):
-        problems.append("fused kernels make no logits, which tokens are read from: set model.use_fused_kernels=false")
+        problems.append("fused kernels return no logits, which are needed: set model.use_fused_kernels=false")
     if str(actor.fsdp_config.get("dtype", "")) in ("fp16", "float16"):
         problems.append("float16 with a gradient scaler is not supported: set actor.fsdp_config.dtype to bfloat16")
     if not rollout.enable_chunked_prefill and _asks_for_texts(config.golden):
@@ -108,7 +108,7 @@ def _problems(config: DictConfig) -> list[str]:
         )
     if config.golden.visit_ahead and rollout.free_cache_engine:
         problems.append(
-            "golden.visit_ahead=true asks the engines while the actor is trained, and they would be asleep: set "
+            "golden.visit_ahead=true uses the engines while the actor is trained, when they would be asleep: set "
             "rollout.free_cache_engine=false (they keep their memory then), or golden.visit_ahead=false"
         )
     if config.golden.verifier == "reward":
@@ -150,7 +150,7 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
         tokenizer, model = hf_tokenizer(path), AutoConfig.from_pretrained(path)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"actor_rollout_ref.model.path={path}: no model with a tokenizer there ({str(error).splitlines()[0]})"
+            f"actor_rollout_ref.model.path={path}: found no model with a tokenizer ({str(error).splitlines()[0]})"
         ) from None
     is_program = settings.verifier == "sandbox"
     if is_program:

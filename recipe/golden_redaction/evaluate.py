@@ -1,13 +1,13 @@
-"""How many ARC tasks a model solves, and how far from the golden solutions its skill reaches; sampled with vLLM.
+"""Measure how many ARC tasks a model solves, and how far from golden solutions its skill reaches; sampled with vLLM.
 
     python -m recipe.golden_redaction.evaluate --model MODEL --data arc_agi_1_training.parquet --output_dir DIR \\
         --n 64 --fresh arc-gen_fresh_pairs.jsonl.gz --states RUN/training_entries.jsonl
     python -m recipe.golden_redaction.evaluate ... --output_dir DIR_OF_ANOTHER_MODEL --compare DIR/result.json
 
 Prints the bare prompts' metrics and the ladder (`evaluation/states.py` says what they are), writes DIR/result.json and,
-in ARC Prize's format, DIR/submission.json, and keeps the scored samples in DIR/samples.jsonl: the same command goes on
-where a killed one stopped, or one whose --time_budget was over; other states reuse what is there, other sampling
-settings are refused. Test and fresh pairs are run anew each time, by passing programs alone.
+in ARC Prize's format, DIR/submission.json, and keeps the scored samples in DIR/samples.jsonl: the same command resumes
+after a kill or an expired --time_budget; other states reuse existing samples, other sampling settings are refused. Test
+and fresh pairs are run again each time, only for passing programs.
 
 Simplification: a sample whose program met infrastructure errors in every attempt stays without a label when resumed.
 """
@@ -53,9 +53,9 @@ SUBMISSION = "submission.json"
 def collect(
     settings: GoldenEvaluateSettings, questions: Sequence[Question], store: SampleStore, programs: Programs, tokenizer
 ) -> None:
-    """Sample, run on the examples and keep, chunk by chunk, what the store does not hold yet, while there is time.
+    """Sample, run on the examples and store all missing chunks, while there is time.
 
-    As in `recipe.fast_dapo.evaluate`, a chunk that is only half there is sampled again as a whole.
+    As in `recipe.fast_dapo.evaluate`, an incomplete chunk is sampled again as a whole.
     """
     began, size = time.monotonic(), settings.chunk_size
     chunks = [questions[start : start + size] for start in range(0, len(questions), size)]
@@ -134,11 +134,11 @@ def measure(
 
 
 def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
-    """Sample what is missing, run, summarize; returns the content of the result file.
+    """Sample missing states, run, summarize; returns the content of the result file.
 
     Raises:
-        SignalError: Model, data, states or fresh pairs are missing or unfit, the sandbox cannot start, or the folder
-            holds samples of other settings.
+        SignalError: Model, data, states or fresh pairs are missing or unsuitable, the sandbox cannot start, or the
+            folder holds samples of other settings.
     """
     prepare_vllm()
     settings = replace(settings, model=merged_model(settings.model))
@@ -154,7 +154,7 @@ def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
     lengths = {problem.id: len(problem.golden_ids) for problem in problems}
     rungs = choose_rungs(lengths, visited, settings.redact, fresh)
     states = list(dict.fromkeys(state for rung in rungs for state in rung.states))
-    states.sort(key=lambda state: state.k < lengths[state.problem])  # what is submitted first, if there is little time
+    states.sort(key=lambda state: state.k < lengths[state.problem])  # the states to submit first, in case time runs out
     questions = [Question(by_id[state.problem], state.k) for state in states]
     store = SampleStore(settings.output_dir / "samples.jsonl", settings.sample_settings())
     try:
@@ -167,8 +167,8 @@ def evaluate(settings: GoldenEvaluateSettings) -> dict[str, Any]:
         store.close()
     if len(answered) < len(questions):
         print(
-            f"--time_budget: {len(questions) - len(answered)} of {len(questions)} states have no answer and count "
-            "nowhere; the same command goes on",
+            f"--time_budget: {len(questions) - len(answered)} of {len(questions)} states have no answer and are not "
+            "counted; run the same command to continue",
             file=sys.stderr,
         )
     rungs = [replace(rung, states=tuple(state for state in rung.states if state in results)) for rung in rungs]
@@ -213,9 +213,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--model", required=True, help="a Hugging Face model or a checkpoint of verl, or a name on the hub"
     )
-    parser.add_argument("--data", required=True, help="parquet files of data_preprocess.arc, with commas between")
+    parser.add_argument("--data", required=True, help="parquet files of data_preprocess.arc, separated by commas")
     parser.add_argument("--output_dir", type=Path, required=True, help="folder of samples.jsonl and result.json")
-    parser.add_argument("--n", type=int, default=64, help="answers in each state")
+    parser.add_argument("--n", type=int, default=64, help="answers per state")
     parser.add_argument("--fresh", type=Path, help="fresh pairs, JSON lines {id, pairs}, also .gz")
     parser.add_argument("--states", type=Path, help="JSON lines with problem and k: a run's training entries")
     parser.add_argument("--redact", type=_shares, default=(0.25, 0.5, 1.0), help="shares of golden solutions to hide")
@@ -223,18 +223,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max_new_tokens", type=int, default=1024, help="of an answer")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--golden_folder", type=Path, default=GOLDEN, help="has <task>.py files")
-    parser.add_argument("--time_budget", type=float, help="minutes after which no further answers are sampled")
-    parser.add_argument("--limit", type=int, help="only the first so many tasks")
-    parser.add_argument("--max_cells", type=int, help="leave out tasks with more cells in their examples")
-    parser.add_argument("--max_prompt_tokens", type=int, help="leave out longer prompts")
+    parser.add_argument("--time_budget", type=float, help="minutes after which sampling stops")
+    parser.add_argument("--limit", type=int, help="use only the first tasks, this many")
+    parser.add_argument("--max_cells", type=int, help="skip tasks with more cells in their examples")
+    parser.add_argument("--max_prompt_tokens", type=int, help="skip tasks with longer prompts")
     add_prompt_arguments(parser)
     parser.add_argument("--executor", choices=("local", "sandbox_fusion"), default="local", help="runs the programs")
-    parser.add_argument("--sandbox_url", help="of a Sandbox Fusion server's run_code")
-    parser.add_argument("--sandbox_workers", type=int, help="programs at the same time")
+    parser.add_argument("--sandbox_url", help="URL of a Sandbox Fusion server's run_code")
+    parser.add_argument("--sandbox_workers", type=int, help="number of concurrent programs")
     parser.add_argument("--sandbox_require", default="minimum", help="isolation of the local executor: minimum, full")
-    parser.add_argument("--chunk_size", type=int, default=32, help="states that are answered and kept at once")
+    parser.add_argument("--chunk_size", type=int, default=32, help="states sampled and stored per chunk")
     parser.add_argument("--kv_cache_gib", type=float, default=1.0, help="key-value cache on a CPU, GiB")
-    parser.add_argument("--tensor_parallel_size", type=int, default=1, help="GPUs that share the model")
+    parser.add_argument("--tensor_parallel_size", type=int, default=1, help="number of GPUs that share the model")
     parser.add_argument("--compare", type=Path, help="result.json of another model: prints the differences to it")
     return parser
 

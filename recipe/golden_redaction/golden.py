@@ -1,4 +1,4 @@
-"""Check golden solutions, or ask whether they suffice to solve their tasks: `check --help`, `sufficiency --help`."""
+"""Check golden solutions, or whether they suffice to solve their tasks: `check --help`, `sufficiency --help`."""
 
 import argparse
 import sys

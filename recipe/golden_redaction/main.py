@@ -1,4 +1,4 @@
-"""Golden redaction: reinforcement learning on single tokens of ARC solutions whose tail is hidden.
+"""Golden redaction: reinforcement learning on single tokens of partly hidden ARC solutions.
 
 python -m recipe.golden_redaction.main data.train_files=… actor_rollout_ref.model.path=…
 python -m recipe.golden_redaction.main --config-name golden_redaction_cpu        # the demo, on a CPU

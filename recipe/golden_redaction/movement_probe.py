@@ -1,4 +1,4 @@
-"""What an update did to the tokens that it was about: in the trainer, and in the engine once the weights are there."""
+"""How an update moved its tokens: in the trainer, and in the engine once it has the weights."""
 
 from collections import Counter
 from typing import Any
@@ -9,10 +9,10 @@ from verl_ext.trainer.parts import Observer, Trainer
 
 
 class MovementProbe(Observer):
-    """Asks for the log-probs of the step's tokens again, and compares them with those before the update.
+    """Queries the log-probs of the step's tokens again and compares them with those before the update.
 
     Attributes:
-        moved: Labelled tokens of the run, by what became of them in the engine.
+        moved: Labelled tokens of the run, by how they moved in the engine.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -21,11 +21,11 @@ class MovementProbe(Observer):
         self.moved: Counter[str] = Counter()
 
     def set_up_data(self) -> None:
-        """As every part is asked, once verl's data loader is there."""
+        """Called for every part once verl's data loader exists."""
         self._trainer.set_up_problems()
 
     def observe(self, batch: KVBatchMeta) -> None:
-        """In the trainer."""
+        """Movement in the trainer."""
         trainer = self._trainer
         with trainer.timed("log_prob_after"):
             log_probs, hidden_norms = trainer.log_probs(trainer.visits, with_hidden_norms=True)
@@ -38,7 +38,7 @@ class MovementProbe(Observer):
             self._metrics |= {f"golden/hidden_norm/{name}": norm for name, norm in named.items()}
 
     def observe_served(self, batch: KVBatchMeta) -> dict[str, Any]:
-        """In the engine."""
+        """Movement in the engine."""
         trainer = self._trainer
         trainer.ask_engine(trainer.visits, "after")
         differences = trainer.check_engine(trainer.visits, "after")

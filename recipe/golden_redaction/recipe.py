@@ -1,4 +1,4 @@
-"""What golden redaction is to the code that recipes share."""
+"""Describes golden redaction to the shared code."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,14 +14,14 @@ from verl_ext.launch.recipe import Recipe
 
 
 def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
-    """A step in states, actions and rollouts, and the run."""
+    """The plan of a step (states, actions, rollouts) and of the run."""
     golden, ranks = config.golden, num_ranks(config)
     states = golden.entries_per_update * golden.sync_every
     most = states * golden.credit.max_actions * golden.credit.rollouts_per_action
     yield "a step", f"{states} states, at most {golden.credit.max_actions} actions each, {most:,} rollouts in all"
     yield (
         "",
-        f"{golden.sync_every} x {golden.entries_per_update} of them to an update, at most "
+        f"{golden.sync_every} x {golden.entries_per_update} per update, at most "
         f"{-(-golden.entries_per_update // ranks)} on each of {ranks} ranks",
     )
     steps = config.trainer.total_training_steps
@@ -29,10 +29,8 @@ def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def _nothing_of_it(key: str, default: Any, instead: str = "") -> Unsupported:
-    """An option that has no say here, with what has."""
-    sentence = (
-        f"golden redaction makes its own steps, in which this does nothing. Leave it at {_yaml(default)}{instead}"
-    )
+    """An option without effect here, with its replacement."""
+    sentence = f"golden redaction has its own step, in which this has no effect. Leave it at {_yaml(default)}{instead}"
     return Unsupported(key, is_set if default in (None, False, 0) else is_none_of(default), sentence)
 
 
@@ -55,22 +53,22 @@ UNSUPPORTED = (
     Unsupported(
         "model_engine",
         is_none_of("dp"),
-        "updates of single tokens are made inside verl's FSDP2 engine. Leave it at dp",
+        "single tokens are trained inside verl's FSDP2 engine. Leave it at dp",
     ),
     Unsupported(
         f"{_ACTOR}.strategy",
         lambda value, config: config.model_engine == "dp" and value != "fsdp2",
-        "updates of single tokens are made inside verl's FSDP2 engine. Leave it at fsdp2",
+        "single tokens are trained inside verl's FSDP2 engine. Leave it at fsdp2",
     ),
     Unsupported(
         f"{_ROLLOUT}.name",
         is_none_of("vllm"),
-        "only vLLM is asked for the log-probs of tokens that it did not sample. Leave it at vllm",
+        "only vLLM returns the log-probs of tokens that it did not sample. Leave it at vllm",
     ),
     Unsupported(
         MANAGER,
         lambda value, _: bool(value) and value != OWN_MANAGER,
-        f"golden redaction makes its own steps, in which this does nothing. Leave it at {OWN_MANAGER}",
+        f"golden redaction has its own step, in which this has no effect. Leave it at {OWN_MANAGER}",
     ),
     _nothing_of_it("trainer.v1.sampler.custom_sampler.path", None),
     _nothing_of_it("trainer.v1.sampler.sync_refill_failed_groups", False),
@@ -81,7 +79,7 @@ UNSUPPORTED = (
     _nothing_of_it(f"{_ACTOR}.clip_ratio_low", 0.2),
     _nothing_of_it(f"{_ACTOR}.clip_ratio_high", 0.2),
     _nothing_of_it(f"{_ACTOR}.clip_ratio_c", 3.0),
-    _nothing_of_it(f"{_ACTOR}.loss_agg_mode", "token-mean", ": golden.targets.reduction is the loss's"),
+    _nothing_of_it(f"{_ACTOR}.loss_agg_mode", "token-mean", ": golden.targets.reduction is the reduction of the loss"),
     _nothing_of_it(f"{_ACTOR}.policy_loss.loss_mode", "vanilla"),
     _nothing_of_it(f"{_ACTOR}.entropy_coeff", 0),
     _nothing_of_it(f"{_ACTOR}.kl_loss_coef", 0.001),
@@ -116,7 +114,7 @@ RECIPE = Recipe(
     node="golden",
     check_settings=check_config,
     paths=("golden.records.warm_start", "golden.reward.fresh_pairs"),
-    # Its prompts begin the answer, and golden.limits leaves long ones out: check_config measures them.
+    # The prompts include the beginning of the answer, and golden.limits skips long ones: check_config measures them.
     scores_rollouts=False,
     dry_run_rows=dry_run_rows,
     phases={

@@ -1,4 +1,4 @@
-"""What a run of golden redaction writes into its folder beside what every run does."""
+"""Files of a golden-redaction run in addition to those of every run."""
 
 ENTRIES = "golden_entries.jsonl"
 PROBES = "golden_probes.jsonl"
@@ -7,7 +7,7 @@ REFERENCE = "golden_reference.json"
 
 FILES = {
     ENTRIES: "every state visited, with its tokens and rollouts; records/schema.py describes it",
-    PROBES: "pass rates of its probes: one object a problem and share",
-    TENSORS: "what its updates did to every weight tensor: one object a measured update",
+    PROBES: "pass rates of its probes: one object per problem and share",
+    TENSORS: "changes of every weight tensor: one object per measured update",
     REFERENCE: "log-probs of the golden solutions' tokens before its first update, by problem",
 }

@@ -1,4 +1,4 @@
-"""The judge of answers that a configuration asks for, and the executor of programs."""
+"""Creates the configured judge of answers, and the executor of programs."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from verl_ext.sandbox.pool import SandboxPool
 
 
 def make_executor(settings: SandboxSettings) -> Executor:
-    """A started executor, to be closed by its user; it belongs to the process that made it.
+    """A started executor, which the caller must close; it belongs to the process that created it.
 
     Raises:
         SandboxUnavailableError: This machine cannot give the isolation that `settings.require` promises, or the server

@@ -27,41 +27,42 @@ class RecordSettings(Settings):
     """Also the log-probs of a state's own tokens, under the policy and the reference."""
 
     warm_start: str | None = Field(default=None, min_length=1)
-    """File of an earlier run's entries that this one begins with: each problem has as many tokens hidden as there, and
-    entries that are fresh are trained on first. null: none."""
+    """Entries file of an earlier run to start from: each problem continues with the number of hidden tokens it had
+    there, and fresh entries are trained on first. null: none."""
 
     max_staleness: int | None = Field(default=64, ge=0)
-    """Weight versions that a fresh entry may be behind the newest of its file. null: any number."""
+    """Maximum weight versions that a fresh entry may be behind the newest of its file. null: no limit."""
 
     max_log_prob_gap: float | None = Field(default=0.3, ge=0)
-    """Nats by which the log-probs of a fresh entry's actions may differ, on average, from those under the present
-    policy. null: any number."""
+    """Maximum mean difference, in nats, between the log-probs of a fresh entry's actions and those under the current
+    policy. null: no limit."""
 
 
 class SandboxSettings(Settings):
-    """Where programs run; `sandbox.make_executor` makes it."""
+    """Where programs run; `sandbox.make_executor` creates the executor."""
 
     executor: Literal["local", "sandbox_fusion"] = "local"
     """Where programs run. local: processes of this machine. sandbox_fusion: a server of Sandbox Fusion, through verl's
     client."""
 
     url: str | None = None
-    """Of a Sandbox Fusion server's run_code, such as http://HOST:8080/run_code. null with executor=local."""
+    """URL of a Sandbox Fusion server's run_code, such as http://HOST:8080/run_code. null with executor=local."""
 
     workers: int | None = Field(default=None, ge=1)
-    """Programs at the same time. null: one a processor with local, 64 calls with sandbox_fusion."""
+    """Number of concurrent programs. null: one per processor with local, 64 calls with sandbox_fusion."""
 
     require: Literal["minimum", "full"] = "minimum"
-    """Isolation of the local executor: full, or minimum, which containers without namespaces can give, too."""
+    """Isolation of the local executor: full, or minimum, which also works in containers without namespaces."""
 
     cpu_seconds: float = Field(default=2.0, gt=0)
-    """Processor time of a program on one input, in seconds; local alone."""
+    """CPU time limit of a program on one input, in seconds; only with executor=local."""
 
     wall_seconds: float = Field(default=30.0, gt=0)
-    """Time on the clock of the same, in seconds; it is the only one that Sandbox Fusion keeps."""
+    """Wall-clock limit of a program on one input, in seconds; the only limit that Sandbox Fusion enforces."""
 
     memory_mib: int = Field(default=512, ge=1)
-    """Memory of the same, in MiB. local: beyond the interpreter's own; sandbox_fusion: of the whole process."""
+    """Memory limit of a program on one input, in MiB. local: beyond the interpreter's own; sandbox_fusion: of the whole
+    process."""
 
     @model_validator(mode="after")
     def _agree(self) -> "SandboxSettings":
@@ -73,10 +74,10 @@ class SandboxSettings(Settings):
             )
         if self.executor == "local" and self.url is not None:
             raise ValueError(
-                f"url={self.url!r} has no use with executor=local: set executor=sandbox_fusion or url=null"
+                f"url={self.url!r} has no effect with executor=local: set executor=sandbox_fusion or url=null"
             )
         if self.executor == "sandbox_fusion" and self.require == "full":
-            raise ValueError("require=full cannot be promised of a server: use executor=local or require=minimum")
+            raise ValueError("a server cannot guarantee require=full: use executor=local or require=minimum")
         return self
 
 
@@ -84,16 +85,16 @@ class ProbeSettings(Settings):
     """Settings of the measurement at `trainer.test_freq`."""
 
     shares: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(default=(0.25, 0.5, 1.0), min_length=1)
-    """What is measured before the first step and every trainer.test_freq steps: free rollouts of every problem with
-    these shares of its golden solution hidden, rising. 1.0: all of it."""
+    """Probes run before the first step and every trainer.test_freq steps: free rollouts of every problem with these
+    shares of its golden solution hidden, in increasing order. 1.0: all of it."""
 
     rollouts: int = Field(default=16, ge=1)
-    """Rollouts of each problem and share."""
+    """Rollouts per problem and share."""
 
     @model_validator(mode="after")
     def _agree(self) -> "ProbeSettings":
         if list(self.shares) != sorted(set(self.shares)):
-            raise ValueError(f"shares must rise, each there once, got {list(self.shares)}")
+            raise ValueError(f"shares must be strictly increasing, got {list(self.shares)}")
         return self
 
 
@@ -105,30 +106,30 @@ class GoldenSettings(Settings):
     function reads it; the data have a column golden_solution with a worked solution as text."""
 
     entries_per_update: int = Field(default=4, ge=1)
-    """States of one update of the actor."""
+    """States per update of the actor."""
 
     sync_every: int = Field(default=1, ge=1)
     """Updates between two copies of the weights to the serving engine; above 1 the entries in between are
     off-policy."""
 
     visit_ahead: bool = False
-    """Visit the next step's states while the actor is trained on this step's: rollouts are one update older then. Needs
-    engines that are awake meanwhile (rollout.free_cache_engine=false)."""
+    """Visit the next step's states while the actor is trained on this step's: rollouts are then one update older. Needs
+    engines that stay awake (rollout.free_cache_engine=false)."""
 
     max_new_tokens: int = Field(default=1024, ge=1)
-    """Tokens of a rollout after its action; a program that is not complete by then fails."""
+    """Maximum tokens of a rollout after its action; a program that is not complete by then fails."""
 
     movement_tolerance: float = Field(default=1e-4, ge=0)
-    """Nats by which a log-prob may differ after an update without having moved: noise of the measurement."""
+    """Changes of a log-prob up to this many nats count as measurement noise, not as movement."""
 
     reference: bool = True
-    """Also measure the log-probs of the policy that the run began with; once for each token, then they are kept."""
+    """Also measure the log-probs under the initial policy, once per token."""
 
     attention_dtype: Literal["bf16"] | None = None
-    """bf16: the attention of the actor computes in bfloat16 whatever the rest of it does. null: as the rest."""
+    """bf16: the actor's attention computes in bfloat16 whatever the dtype of the rest. null: same as the rest."""
 
     tensor_statistics_every: int = Field(default=1, ge=0)
-    """Updates between two measurements of what became of every weight tensor. 0: never."""
+    """Updates between two measurements of the change of every weight tensor. 0: never."""
 
     redaction: RedactionSettings = RedactionSettings()
 

@@ -10,11 +10,11 @@ from verl_ext.serving.engines import ServingEngines
 
 
 class TextLogProbs:
-    """Of every token of a text but the first, in nats, under two policies.
+    """Log-probs, in nats, of every token of a text except the first, under two policies.
 
     Args:
         engines: Awake rollout servers.
-        problems: By id.
+        problems: Problems by id.
     """
 
     def __init__(self, engines: ServingEngines, problems: Mapping[str, Problem]) -> None:
@@ -24,11 +24,11 @@ class TextLogProbs:
         self._reference: dict[str, list[float]] = {}
 
     def measure(self, problems: Sequence[str]) -> None:
-        """Ask for the texts of some problems under the present policy; those of others are forgotten."""
+        """Query the texts of some problems under the current policy; log-probs of others are dropped."""
         self._policy = self._ask(problems)
 
     def measure_reference(self, path: Path, is_first: bool) -> None:
-        """What the engines say before the first update; a resumed run reads what it wrote then, if that is there."""
+        """Log-probs before the first update; a resumed run reads its file of them, if it exists."""
         if is_first:
             self._reference = self._ask(list(self._problems))
             path.write_text(json.dumps(self._reference), encoding="utf-8")
@@ -36,11 +36,12 @@ class TextLogProbs:
             self._reference = json.loads(path.read_text(encoding="utf-8"))
 
     def of_golden(self, problem: str) -> list[float]:
-        """Of the golden tokens, as last measured."""
+        """Last measured log-probs of the golden tokens."""
         return self._policy[problem][-len(self._problems[problem].golden_ids) :]
 
     def of_state(self, visit: StateVisit) -> dict[str, list[float | None]] | None:
-        """Of the state's own tokens for the records, None for the first; None if one of the two was not measured."""
+        """Log-probs of the state's own tokens for the records, None for the first token; None if one of the two was not
+        measured."""
         if visit.problem not in self._policy or visit.problem not in self._reference:
             return None
         last = len(visit.ids) - 1

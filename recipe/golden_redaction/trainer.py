@@ -1,8 +1,8 @@
 """Golden redaction on verl's trainer: states instead of prompts, single tokens instead of responses.
 
 A step visits `entries_per_update * sync_every` states under one weight version, makes `sync_every` updates of
-`entries_per_update` states each, sends the weights to the engines, and measures what became of every token, in the
-trainer and in the serving engine. All decisions are in the pure modules beside this one.
+`entries_per_update` states each, sends the weights to the engines, and measures how every token moved, in the trainer
+and in the serving engine. All decisions are in the pure modules next to this one.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ from verl_ext.serving.settings import read_guards, read_serving
 from verl_ext.trainer.parts import Observer
 from verl_ext.trainer.trainer import SignalTrainer
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "self.llm_server_manager": "verl.workers.rollout.llm_server.LLMServerManager",
     "self.checkpoint_manager": "verl.checkpoint_engine.CheckpointEngineManager",
@@ -53,7 +53,7 @@ ATTENTION_DTYPES = {"bf16": torch.bfloat16}
 
 
 class GoldenTrainer(SignalTrainer):
-    """Moves single tokens of golden solutions. verl's data loader and agent loops have nothing to do here."""
+    """Trains single tokens of golden solutions. verl's data loader and agent loops are not used."""
 
     def __init__(self, config: DictConfig) -> None:
         self.golden = read_settings(config)
@@ -77,7 +77,7 @@ class GoldenTrainer(SignalTrainer):
                 self.role_worker_mapping[role] = ray.remote(GoldenWorker)
 
     def set_up_problems(self) -> None:
-        """Read the problems, and what a warm start brings; verl's data loader is there."""
+        """Read the problems and the warm start; verl's data loader exists by now."""
         problems, _ = read_run_problems(self.config, self.golden, self.tokenizer)
         self.problems = {problem.id: problem for problem in problems}
         lengths = {problem.id: len(problem.golden_ids) for problem in problems}
@@ -121,10 +121,10 @@ class GoldenTrainer(SignalTrainer):
     # ------------------------------ one step ------------------------------
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
-        """Visit, label, update, measure, record. Nothing of it is in the data plane."""
+        """Visit, label, update, measure, record. The data plane is not used."""
         self.visits = visits = self._next_visits(metrics)
         self.ask_engine(visits, "before")
-        self.on_sample_end()  # the engines sleep, unless they make the next visits; a profile of them ends
+        self.on_sample_end()  # the engines sleep unless they make the next visits; their profiling ends
         if self.golden.visit_ahead and self._earlier.is_used_up and self.global_steps < self.total_training_steps:
             self.new_visits.begin(self._num_states, self.global_steps - 1, [visit.problem for visit in visits])
 
@@ -153,21 +153,21 @@ class GoldenTrainer(SignalTrainer):
         if self.golden.records.enable:
             self.records.append([make_entry(visit, self.global_steps) for visit in visits])
         for visit in visits:
-            if visit.recorded is None:  # the controller has taken in the others with the earlier run's lengths
+            if visit.recorded is None:  # the controller has recorded the others with the earlier run's lengths
                 self.controller.observe(visit.problem, visit.k, visit.credit.state_reward)
         metrics.update(self.controller.metrics())
         self._count(visits)
         return nothing
 
     def _nothing_in_the_queue(self) -> KVBatchMeta:
-        """A batch with one name and no data, as verl clears what a step returns, and cannot clear nothing."""
+        """A batch with one name and no data: verl clears the batch that a step returns, and fails on an empty one."""
         key = f"golden_redaction_{self.global_steps}"
         tags = [{"is_padding": True}]
         data_plane.write([key], data_plane.TRAIN, None, tags)
         return KVBatchMeta(partition_id=data_plane.TRAIN, keys=[key], tags=tags)
 
     def _next_visits(self, metrics: dict[str, Any]) -> list[StateVisit]:
-        """Recorded visits of a warm start as long as there are some, then new ones."""
+        """Recorded visits of a warm start while there are any, then new ones."""
         if not self._earlier.is_used_up:
             visits = self._earlier.take(self._num_states, self._served)
             metrics["golden/visits/warm"] = float(len(visits))
@@ -178,7 +178,7 @@ class GoldenTrainer(SignalTrainer):
 
     @property
     def _num_states(self) -> int:
-        """States of a step."""
+        """Number of states per step."""
         return self.golden.entries_per_update * self.golden.sync_every
 
     def _update(self, batches: list[list[LabelledState]], metrics: dict[str, Any]) -> None:
@@ -200,7 +200,7 @@ class GoldenTrainer(SignalTrainer):
             self.tensors.append([{"step": self.global_steps, "tensors": statistics}])
 
     def _resolution(self) -> torch.dtype:
-        """Of what is served: a smaller change is lost. Stochastic rounding loses no change of a master weight."""
+        """The serving dtype: smaller changes are lost. Stochastic rounding loses no change of a master weight."""
         if read_serving(self.config).rounding == "stochastic":
             return torch.float32
         return PrecisionType.to_dtype(self.config.actor_rollout_ref.rollout.dtype)
@@ -210,14 +210,14 @@ class GoldenTrainer(SignalTrainer):
     def log_probs(
         self, visits: Sequence[StateVisit], with_hidden_norms: bool = False
     ) -> tuple[list[list[float]], list[float]]:
-        """Of each state's tokens under the actor's weights, and the hidden norms if they are asked for."""
+        """Log-probs of each state's tokens under the actor's weights, and the hidden norms if requested."""
         states = [StateTokens(visit.ids, visit.tokens) for visit in visits]
         ranks = self.actor_rollout_wg.state_log_probs(states, with_hidden_norms)
         found = {index: values for rank in ranks for index, values in rank.log_probs.items()}
         return [_at_most_zero(found[index]) for index in range(len(visits))], ranks[0].hidden_norms
 
     def ask_engine(self, visits: Sequence[StateVisit], moment: Moment) -> None:
-        """Note each state's tokens' log-probs under the weights that are served."""
+        """Record each state's token log-probs under the served weights."""
         with self.timed(f"engine_{moment}"):
             found = self._served(visits)
         for visit, values in zip(visits, found, strict=True):
@@ -238,7 +238,7 @@ class GoldenTrainer(SignalTrainer):
         self._reference.fill(visits)
 
     def check_engine(self, visits: Sequence[StateVisit], moment: Moment) -> dict[str, float]:
-        """Engine and trainer must give the same tokens the same probability.
+        """Check that engine and trainer give the same tokens the same probability.
 
         Returns:
             Metrics `engine_guard/*`.
@@ -273,12 +273,12 @@ class GoldenTrainer(SignalTrainer):
         return probe_metrics(rows, probe.rollouts)
 
     def num_validation_prompts(self) -> int | None:
-        """Probes are of states, several of a problem."""
+        """A problem has several probe states."""
 
     # ------------------------------ metrics ------------------------------
 
     def _count(self, visits: Sequence[StateVisit]) -> None:
-        """Rollouts of states with a labelled token are trained on; of tokens, those labels count, not the rollouts'."""
+        """Counts rollouts of states with a labelled token as trained on; for tokens it counts the labelled ones."""
         for visit in visits:
             is_labelled = visit.credit.advantages != 0
             self.totals.rollouts_generated += visit.num_rollouts if visit.recorded is None else 0
@@ -288,7 +288,7 @@ class GoldenTrainer(SignalTrainer):
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
     ) -> None:
-        """Of this recipe alone: verl's describe responses."""
+        """Only this recipe's metrics: verl's describe responses."""
         self.totals.add_step(timing_raw)
         metrics.update({STEP: global_steps, "training/epoch": epoch})
         metrics.update({f"timing_s/{name}": seconds for name, seconds in timing_raw.items()})
@@ -297,7 +297,7 @@ class GoldenTrainer(SignalTrainer):
         self.metrics_stream.append(metrics)
 
     def summary(self) -> dict[str, Any]:
-        """Beside the base's: what became of the labelled tokens, of k, and of the probes of each problem."""
+        """In addition to the base's: results for the labelled tokens, k, and the probes of each problem."""
         k_before = min(self.golden.redaction.initial_k, *(len(p.golden_ids) for p in self.problems.values()))
         found = run_findings(
             self.probes.read(), self.movement.moved, k_before, self.controller.metrics()["golden/k/mean"]
@@ -305,7 +305,8 @@ class GoldenTrainer(SignalTrainer):
         return super().summary() | {"golden": asdict(found), "findings": found.lines()}
 
     def on_step_end(self) -> None:
-        """The weights were sent within the step: its records need the engine's answer, and a checkpoint the records."""
+        """The weights were sent within the step, because its records need the engine's log-probs, and a checkpoint
+        needs the records."""
 
     # ------------------------------ checkpoints ------------------------------
 
@@ -329,12 +330,12 @@ class GoldenTrainer(SignalTrainer):
 
 
 def _at_most_zero(log_probs: Sequence[float]) -> list[float]:
-    """A float32 log-softmax may end a few ulps above 0."""
+    """A float32 log-softmax may exceed 0 by a few ulps."""
     return [min(0.0, value) for value in log_probs]
 
 
 def _end_tokens(model: str, tokenizer: Any) -> frozenset[int]:
-    """Token ids after which a text is over: the tokenizer's, and those of the model's generation settings."""
+    """Token ids that end a text: the tokenizer's, and those of the model's generation settings."""
     try:
         more = GenerationConfig.from_pretrained(model).eos_token_id
     except OSError:  # a model without such a file

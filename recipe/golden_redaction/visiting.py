@@ -1,4 +1,4 @@
-"""Where a step's visits come from: made when the step begins, or while the actor was trained in the step before."""
+"""Makes a step's visits when the step begins, or ahead, while the actor is trained in the previous step."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,12 +19,12 @@ class Visits:
     """Makes new visits, now or ahead.
 
     Args:
-        controller: Says which states come next.
-        visitor: Asks engines and sandbox about them.
-        texts: Asks the engines for the log-probs of whole texts.
-        problems: By id.
+        controller: Chooses the next states.
+        visitor: Queries engines and sandbox about them.
+        texts: Queries the engines for the log-probs of whole texts.
+        problems: Problems by id.
         decided_above: See `RedactionSettings`.
-        with_prompt_log_probs: Also note the log-probs of the states' own tokens.
+        with_prompt_log_probs: Also record the log-probs of the states' own tokens.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class Visits:
 
     @property
     def in_flight(self) -> list[str]:
-        """Problems of which a visit was begun ahead and not yet taken."""
+        """Problems whose visit was begun ahead and not yet taken."""
         return [state.problem for state in self._states]
 
     def take(self, count: int, weight_version: int, timed: Timed) -> list[StateVisit]:
-        """`count` visits: those that were begun ahead, or else new ones under the weights that are served.
+        """`count` visits: those begun ahead, otherwise new ones under the served weights.
 
         Args:
-            count: Different problems; fewer if there are not as many.
-            weight_version: Of the weights that the engines serve.
+            count: Number of distinct problems; fewer if there are fewer.
+            weight_version: Version of the weights that the engines serve.
             timed: Context manager of a named phase: settle, gen, sandbox.
         """
         if self._ahead is None:
@@ -76,10 +76,10 @@ class Visits:
         self._ahead = self._thread.submit(self._timed_ahead, self._states, weight_version)
 
     def wait(self, timed: Timed) -> dict[str, float]:
-        """Wait for what was begun. Then the weights may change.
+        """Wait for the visits begun ahead. Then the weights may change.
 
         Returns:
-            `golden/ahead/seconds`: what the visits took, of which timing_s/wait_for_visits was waited for.
+            `golden/ahead/seconds`: duration of the visits; timing_s/wait_for_visits is the part that was waited for.
         """
         if self._ahead is None:
             return {}
@@ -88,7 +88,7 @@ class Visits:
         return {"golden/ahead/seconds": self._seconds}
 
     def close(self) -> None:
-        """End the thread; what it waits for may never come."""
+        """End the thread; its pending calls may never return."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _timed_ahead(self, states: list[RedactedState], weight_version: int) -> list[StateVisit]:
@@ -111,5 +111,5 @@ class Visits:
 
 @contextmanager
 def _untimed(name: str) -> Iterator[None]:
-    """verl's timers are not made for threads."""
+    """verl's timers are not thread-safe."""
     yield

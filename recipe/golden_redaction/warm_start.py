@@ -1,4 +1,4 @@
-"""What a run begins with where `golden.records.warm_start` names an earlier run's entries."""
+"""Starts a run from the entries of an earlier run, named by `golden.records.warm_start`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +12,10 @@ from recipe.golden_redaction.settings import RecordSettings
 
 
 def read_earlier_run(settings: RecordSettings, problems: Mapping[str, Problem]) -> EarlierRun:
-    """The visits of these problems, as far as their states have the same token ids; says how many there are.
+    """The visits of these problems whose states have the same token ids; prints how many there are.
 
     Raises:
-        RecordError: if the file is none of entries.
+        RecordError: if the file has no entries.
     """
     if settings.warm_start is None:
         return EarlierRun((), (), settings.max_log_prob_gap)
@@ -39,4 +39,4 @@ def restore_lengths(earlier: EarlierRun, controller: RedactionController, ask: A
     found = earlier.lengths(ask)
     for problem, visits in found.items():
         controller.restore(problem, visits)
-    print(f"warm start: {len(found)} of {earlier.num_problems} problems go on from where they were")
+    print(f"warm start: {len(found)} of {earlier.num_problems} problems continue from where they were")

@@ -1,6 +1,6 @@
 """The actor's part: log-probs of a state's tokens, and the update that moves them. Adapter to verl's workers.
 
-States are a few thousand numbers, so every rank gets all of them and takes its part; what comes back are log-probs.
+States are a few thousand numbers, so every rank gets all of them and takes its part; it returns log-probs.
 W ranks: FSDP averages gradients over the ranks, so a rank's part of the loss is multiplied by W.
 """
 
@@ -24,23 +24,23 @@ from recipe.golden_redaction.method.labelled_states import LabelledState, StateT
 from recipe.golden_redaction.method.targets import TargetSettings
 from verl_ext.core.errors import ConfigError
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "self.engine": "verl.workers.engine.fsdp.transformer_impl.FSDPEngineWithLMHead",
     "self.engine_config": "verl.workers.config.FSDPEngineConfig",
 }
 
-# What transformers calls the attention of a layer.
+# Names that transformers uses for a layer's attention.
 ATTENTION_NAMES = ("self_attn", "attention", "attn")
 
 
 @dataclass(frozen=True)
 class RankLogProbs:
-    """Of the states that one rank has computed.
+    """Results for the states of one rank.
 
     Attributes:
         log_probs: K log-probs in nats, by index of the state.
-        hidden_norms: See `forward.next_token_logits`, averaged over the rank's micro-batches; empty if not asked for.
+        hidden_norms: See `forward.next_token_logits`, averaged over the rank's micro-batches; empty if not requested.
     """
 
     log_probs: dict[int, list[float]]
@@ -49,13 +49,13 @@ class RankLogProbs:
 
 @dataclass(frozen=True)
 class RankUpdate:
-    """Of one mini-batch on one rank.
+    """Result of one mini-batch on one rank.
 
     Attributes:
         loss: This rank's part; the ranks' sum is the loss in nats before the update.
-        grad_norm: Of the whole gradient of the first step, before clipping.
-        statistics: Of every trainable tensor; empty if not asked for.
-        num_steps: Of the optimizer.
+        grad_norm: Norm of the whole gradient in the first step, before clipping.
+        statistics: Statistics of every trainable tensor; empty if not requested.
+        num_steps: Optimizer steps.
     """
 
     loss: float
@@ -71,21 +71,21 @@ class TokenTrainingWorker(TrainingWorker):
         """Run every attention module, its projections included, in `dtype` while the rest keeps its own.
 
         Raises:
-            ConfigError: if the model has no module that is called like one.
+            ConfigError: if the model has no module with such a name.
         """
         modules = [
             module for name, module in self.engine.module.named_modules() if name.rpartition(".")[2] in ATTENTION_NAMES
         ]
         if not modules:
             names = " or ".join(ATTENTION_NAMES)
-            raise ConfigError(f"golden.attention_dtype: no module of the model is called {names}")
+            raise ConfigError(f"golden.attention_dtype: no module of the model is named {names}")
         for module in modules:
             module.forward = _in_dtype(module.forward, dtype)
 
     def state_log_probs(
         self, states: Sequence[StateTokens], without_adapter: bool, with_hidden_norms: bool
     ) -> RankLogProbs:
-        """Log-probs of this rank's part of the states; one forward a state."""
+        """Log-probs of this rank's part of the states; one forward per state."""
         log_probs: dict[int, list[float]] = {}
         norms = []
         adapter: AbstractContextManager[Any] = self.engine.disable_adapter() if without_adapter else nullcontext()
@@ -108,13 +108,14 @@ class TokenTrainingWorker(TrainingWorker):
         serving_dtype: torch.dtype | None,
         targets: TargetSettings | None = None,
     ) -> list[RankUpdate]:
-        """One update a mini-batch, one forward and backward a state and step, one step of the learning-rate schedule.
+        """One update per mini-batch, one forward and backward per state and step, one step of the learning-rate
+        schedule.
 
         Args:
-            mini_batches: Each with at least one labelled token: a gradient of 0 would still move the weights, by
+            mini_batches: Each with at least one labelled token: a zero gradient would still move the weights through
                 momentum and weight decay.
             serving_dtype: For the statistics of tensors; None: none.
-            targets: Its `steps` and `aim` are used. None: one step of `target_loss` an update.
+            targets: Its `steps` and `aim` are used. None: one step of `target_loss` per update.
         """
         updates = []
         with self.engine.train_mode():
@@ -137,7 +138,8 @@ class TokenTrainingWorker(TrainingWorker):
     def _approach(
         self, states: Sequence[LabelledState], serving_dtype: torch.dtype | None, settings: TargetSettings
     ) -> RankUpdate:
-        """An update of several steps, as of `method/inner_steps.py`; all ranks know all log-probs and decide alike."""
+        """An update of several steps, as in `method/inner_steps.py`; all ranks know all log-probs and decide the
+        same."""
         targets, advantages, weights = (
             np.array([value for state in states for value in getattr(state, name)])
             for name in ("targets", "advantages", "weights")
@@ -230,7 +232,7 @@ class TokenTrainingWorker(TrainingWorker):
 
 
 def _ids(states: Sequence[StateTokens], part: Sequence[int]) -> list[tuple[int, ...]]:
-    # A rank without a state of its own takes part with the shortest.
+    # A rank without its own state takes part with the shortest.
     return [states[index].ids for index in part] or [min((state.ids for state in states), key=len)]
 
 
@@ -250,7 +252,7 @@ def _in_dtype(forward: Any, dtype: torch.dtype) -> Any:
 
 
 class GoldenWorker(ActorRolloutRefWorker):
-    """verl's hybrid worker over `TokenTrainingWorker`; see there for what the calls do."""
+    """verl's hybrid worker over `TokenTrainingWorker`; see its methods."""
 
     actor_worker_cls = TokenTrainingWorker
     ref_worker_cls = TokenTrainingWorker
@@ -266,7 +268,7 @@ class GoldenWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def reference_log_probs(self, states: Sequence[StateTokens]) -> RankLogProbs:
-        """Of the reference policy: verl's reference worker, or with LoRA the actor without its adapter."""
+        """Log-probs of the reference policy: verl's reference worker, or with LoRA the actor without its adapter."""
         worker = self.actor if self.ref is None else self.ref
         return worker.state_log_probs(states, without_adapter=self.ref is None, with_hidden_norms=False)
 

@@ -1,1 +1,2 @@
-"""TracIn: the rollouts whose gradient agrees with a validation set's. May import `verl_ext`, and no other recipe."""
+"""TracIn: trains on the rollouts whose gradient agrees with a validation set's. May import `verl_ext`, and no other
+recipe."""

@@ -1,4 +1,4 @@
-"""What TracIn asks of the rest of a configuration and of its data; checked before Ray starts."""
+"""TracIn's requirements on the configuration and data, checked before Ray starts."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ ADAM = ("torch.optim.AdamW", "torch.optim.Adam")
 
 
 def check_config(config: DictConfig) -> TracInSettings:
-    """Read `config.tracin` and refuse what cannot work with it.
+    """Read `config.tracin` and reject settings that cannot work with it.
 
     Raises:
         ConfigError: names every problem found, with what to change.
@@ -36,12 +36,12 @@ def check_config(config: DictConfig) -> TracInSettings:
         return settings
     problems = _problems(config, settings)
     if problems:
-        raise ConfigError("tracin.enable=true does not go with this configuration:\n  - " + "\n  - ".join(problems))
+        raise ConfigError("tracin.enable=true does not work with this configuration:\n  - " + "\n  - ".join(problems))
     actor, data = config.actor_rollout_ref.actor, config.data
     check_against_actor(settings, actor.ppo_epochs, data.train_batch_size // actor.ppo_mini_batch_size)
     if settings.validation.strategy != "in_batch":
         _check_validation_files(config)
-    # Not above: what pages and docs read of a recipe would load torch.
+    # Not imported above: pages and docs read this module and would load torch.
     from recipe.tracin.model_check import check_layers
 
     check_layers(config, settings.parameters, one_pass=settings.one_pass)
@@ -52,7 +52,7 @@ def _check_validation_files(config: DictConfig) -> None:
     data = config.data
     try:
         if makes_own_rows(custom_dataset(data)):
-            return  # the selector compares what it makes
+            return  # the selector compares the prompts that it creates
         validation = find_files(data, config.tracin.validation_files)
         check_rows("tracin.validation_files", validation, config)
         train = find_files(data, data.train_files)
@@ -68,7 +68,7 @@ def _check_validation_files(config: DictConfig) -> None:
 
 
 def _prompts(files: Files, column: str) -> list[list[dict[str, Any]]]:
-    """Of the files that are here; the selector compares those of all once they are."""
+    """Prompts of the local files; the selector compares all files once they are available."""
     prompts = []
     for file in files.local:
         with open_file(file) as opened:
@@ -111,7 +111,7 @@ def _problems(config: DictConfig, settings: TracInSettings) -> list[str]:
     estimator = config.algorithm.adv_estimator
     if settings.selection.baseline == "after" and estimator not in CENTRED_BY_GROUP:
         problems.append(
-            f"tracin.selection.baseline=after centres a group's rewards anew, but advantages of "
+            f"tracin.selection.baseline=after recentres a group's rewards, but advantages of "
             f"algorithm.adv_estimator={estimator} are not (reward - group's mean) x a factor: use baseline=before, or "
             f"one of {', '.join(CENTRED_BY_GROUP)}"
         )
@@ -126,8 +126,7 @@ def _half_precision(fsdp_config: DictConfig) -> list[str]:
     values = {name: fsdp_config.get(name) for name in ("dtype", "model_dtype")}
     values["mixed_precision.param_dtype"] = (fsdp_config.get("mixed_precision") or {}).get("param_dtype")
     return [
-        f"gradients of float16 are scaled, and G does not fit its range: set actor.fsdp_config.{name}=bfloat16, "
-        f"got {value}"
+        f"float16 gradients are scaled, and G overflows its range: set actor.fsdp_config.{name}=bfloat16, got {value}"
         for name, value in values.items()
         if PrecisionType.is_fp16(value)
     ]

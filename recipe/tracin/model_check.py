@@ -1,4 +1,4 @@
-"""Whether `tracin.parameters` finds layers in the model: tried without its weights, before Ray starts."""
+"""Checks that `tracin.parameters` finds layers in the model, without its weights, before Ray starts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +12,15 @@ from verl_ext.influence.method.ghost_layers import check_dropout
 
 
 def check_layers(config: DictConfig, parameters: str, *, one_pass: bool = False) -> None:
-    """Find the scored layers on the meta device; a model that is not here is left to the workers.
+    """Find the scored layers on the meta device; a model that is not local is left to the workers.
 
     Args:
-        config: Of a run.
+        config: Configuration of a run.
         parameters: "lora" or a regular expression over module names.
-        one_pass: The update's gradient comes from the scored parameters alone.
+        one_pass: Whether the update's gradient comes only from the scored parameters.
 
     Raises:
-        ConfigError: A layer cannot be scored, or none, with names that the model has.
+        ConfigError: A layer cannot be scored, or no layer was found; the message lists names in the model.
     """
     model = _without_weights(config)
     if model is None:
@@ -33,17 +33,17 @@ def check_layers(config: DictConfig, parameters: str, *, one_pass: bool = False)
     if one_pass and share < 1:
         raise ConfigError(
             f"tracin.one_pass=true updates with the gradients that are scored, but tracin.parameters={parameters} are "
-            f"{share:.1%} of the trained parameters: set tracin.one_pass=false, or train what is scored"
+            f"{share:.1%} of the trained parameters: set tracin.one_pass=false, or train only scored parameters"
         )
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What scores are taken over.
+    """The parameters that scores cover.
 
     Attributes:
-        count: Trained numbers.
-        share: Of all that are trained.
+        count: Number of scored weights.
+        share: Their share of all trained weights.
     """
 
     count: int
@@ -51,7 +51,7 @@ class Scored:
 
 
 def scored(config: DictConfig, parameters: str) -> Scored | None:
-    """What scores of a run are taken over; None: the model is not here."""
+    """The parameters that a run's scores cover; None: the model is not local."""
     model = _without_weights(config)
     if model is None:
         return None
@@ -64,7 +64,7 @@ def scored(config: DictConfig, parameters: str) -> Scored | None:
 
 
 def _without_weights(config: DictConfig) -> Any:
-    """The model as verl's engine builds it, on the meta device; None: it is not here."""
+    """The model as verl's engine builds it, on the meta device; None: it is not local."""
     from peft import LoraConfig, PeftConfig, TaskType, get_peft_model
     from transformers import AutoConfig, AutoModelForCausalLM
     from verl.utils.model import update_model_config
@@ -91,7 +91,7 @@ def _without_weights(config: DictConfig) -> Any:
                     **{name: _plain(node.get(name)) for name in names},
                 )
                 model = get_peft_model(model, lora)
-    # Of a hub, of a model's own code: what they raise when the model is not here is theirs to say.
+    # The hub or the model's own code may raise any exception if the model is not available.
     except (OSError, ValueError, ImportError):
         return None
     return model

@@ -1,4 +1,4 @@
-"""What TracIn is to the code that recipes share."""
+"""Describes TracIn to the shared code."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -37,41 +37,44 @@ def _enabled(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, Dict
 
 
 def _with_rollouts(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
-    """Validation rollouts are made."""
+    """Whether validation rollouts are made."""
     return _enabled(lambda value, config: config.tracin.validation.strategy != "in_batch" and is_asked(value, config))
 
 
 def _is_of_images(value: Any, _: DictConfig) -> bool:
-    """A model on this machine whose configuration has a part for images, videos or sounds."""
+    """Whether the model is local and its configuration has a part for images, videos or audio."""
     try:
         model = json.loads((Path(str(value)) / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # of a hub, or nothing: the selector looks again when the model is there
+    except (OSError, ValueError):  # on a hub, or missing: the selector checks again when the model is available
         return False
     return any(name in model for name in ("vision_config", "audio_config"))
 
 
 def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
-    """Where verl's own collector fetches: Fast DAPO's, or what it does without one, fits by itself."""
+    """Whether verl's own collector fetches prompts: Fast DAPO's fetch size always fits."""
     algorithm, sampler = config.algorithm, config.trainer.v1.sampler
     one_by_one = algorithm.filter_groups.enable or sampler.get("sync_refill_failed_groups", False)
     return bool(value) and "curriculum" not in config and not one_by_one and config.data.train_batch_size % value != 0
 
 
 def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
-    """A step, and what its scores are taken over."""
+    """The plan of a step, and the parameters that its scores cover."""
     yield from step_rows(config)
     if not config.tracin.enable:
         return
-    # Not above: what pages and docs read of a recipe would load torch.
+    # Not imported above: pages and docs read this module and would load torch.
     from recipe.tracin.model_check import scored
 
     found = scored(config, config.tracin.parameters)
     if found is None:
-        yield "influence", "of which parameters is known when the run starts"
+        yield "influence", "known only when the run starts"
         return
     yield "influence", share_text(found.share)
     gradient = _GRADIENT_BYTES * found.count
-    yield "", f"validation gradient: {size(gradient)} per rank from validation to update, twice that while it is taken"
+    yield (
+        "",
+        f"validation gradient: {size(gradient)} per rank from validation to update, twice that when computed",
+    )
 
 
 UNSUPPORTED = (
@@ -83,27 +86,27 @@ UNSUPPORTED = (
     Unsupported(
         "reward.reward_model.enable",
         _with_rollouts(is_colocated),
-        "a reward model on the actor's devices is not asked about validation rollouts, and none would ever be chosen. "
-        "Give it its own devices: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or "
+        "a reward model on the actor's devices does not score validation rollouts, so none would ever be chosen. Give "
+        "it its own devices: reward.reward_model.enable_resource_pool=true with n_gpus_per_node and nnodes; or "
         "set tracin.validation.strategy=in_batch",
     ),
     Unsupported("actor_rollout_ref.model.path", _enabled(_is_of_images), NO_IMAGES),
     Unsupported(
         "model_engine",
         _enabled(is_none_of("dp")),
-        "scores are taken inside FSDP2's modules, which other engines do not have. Leave model_engine at dp, or set "
+        "scores are computed inside FSDP2's modules, which other engines do not have. Leave model_engine at dp, or set "
         "tracin.enable=false",
     ),
     Unsupported(
         "actor_rollout_ref.actor.strategy",
         _enabled(lambda value, _: value == "fsdp"),
-        "FSDP1 flattens the weights, of which scores are taken one by one. Leave it at fsdp2, or set "
+        "FSDP1 flattens the weights, but scores need each weight separately. Leave it at fsdp2, or set "
         "tracin.enable=false",
     ),
     Unsupported(
         "actor_rollout_ref.model.use_fused_kernels",
         _enabled(lambda value, config: bool(value) and config.tracin.parameters != "lora"),
-        "fused kernels pass over the output layer, whose share of the scores would be missing. Set it to false, or "
+        "fused kernels bypass the output layer, whose part of the scores would be missing. Set it to false, or "
         "tracin.parameters=lora",
     ),
     Unsupported(
@@ -115,8 +118,7 @@ UNSUPPORTED = (
     Unsupported(
         "data.gen_batch_size",
         _leaves_a_remainder,
-        "verl fetches a batch in so many prompts at a time, and data.train_batch_size must be a multiple of it. Leave "
-        "it out",
+        "verl fetches this many prompts at a time, and data.train_batch_size must be a multiple of it. Leave it out",
     ),
 )
 

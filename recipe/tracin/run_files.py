@@ -1,5 +1,5 @@
-"""What a run with influence scores writes into its folder beside what every run does."""
+"""Files of a run with influence scores in addition to those of every run."""
 
 INFLUENCE = "influence.jsonl"
 
-FILES = {INFLUENCE: "every sample's score: one object a rollout"}
+FILES = {INFLUENCE: "every sample's score: one object per rollout"}

@@ -1,4 +1,4 @@
-"""TracIn as a part: scores every sample of a batch, and lets the actor's update see those that help validation."""
+"""TracIn as a part: scores every sample of a batch, and restricts the actor's update to those that help validation."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -38,13 +38,13 @@ MASKS = ("response_mask", "loss_mask")
 class TracInSelector(Selector):
     """Between the advantages and the actor's update: validation gradient, scores, selection.
 
-    What a selection changes in the data plane (masks, advantages) is undone after the update, so that metrics describe
+    A selection's changes in the data plane (masks, advantages) are undone after the update, so that metrics describe
     the whole batch. Joins every trainer whose configuration has `tracin.enable=true`.
 
     Attributes:
-        settings: Of `config.tracin`.
+        settings: Settings from `config.tracin`.
         validation_rollouts: None with `validation.strategy=in_batch`.
-        influence_records: Scores of every step.
+        influence_records: Writes the scores of every step.
     """
 
     worker_class: ClassVar[type | None] = InfluenceWorker
@@ -135,7 +135,7 @@ class TracInSelector(Selector):
             self._before_selection = None
 
     def _select_in_one_pass(self, batch: KVBatchMeta) -> KVBatchMeta:
-        """Scores and update at once; the worker decides by the same rule as `selection.select`."""
+        """Score and update in one pass; the worker decides by the same rule as `selection.select`."""
         rule = self.settings.selection
         batch.extra_info["one_pass"] = {
             "rule": rule.rule,
@@ -177,7 +177,7 @@ class TracInSelector(Selector):
         return True
 
     def _mini_batch_info(self) -> dict[str, Any]:
-        """What verl's `_update_actor` tells the worker: the scores are to be those of the loss that it computes."""
+        """The settings that verl's `_update_actor` passes to the worker, so that scores belong to the same loss."""
         actor, rollout = self._trainer.config.actor_rollout_ref.actor, self._trainer.config.actor_rollout_ref.rollout
         return {
             "calculate_entropy": actor.calculate_entropy or actor.entropy_coeff != 0.0,
@@ -203,7 +203,7 @@ class TracInSelector(Selector):
     # ------------------------------ selection ------------------------------
 
     def _apply_selection(self, batch: KVBatchMeta, scores: np.ndarray) -> KVBatchMeta | None:
-        """Mask or drop what is not selected, and weight the advantages of what is; None if nothing is."""
+        """Mask or drop unselected samples and weight the advantages of the others; None if nothing is selected."""
         settings, real = self.settings.selection, self._real_rows(batch)
         size, num_rows = self._mini_batch_info()["mini_batch_size"], len(scores)
         uids = [uid_of(batch.keys[position]) for position in real]
@@ -254,7 +254,7 @@ class TracInSelector(Selector):
         return kept
 
     def _real_rows(self, batch: KVBatchMeta) -> np.ndarray:
-        """Positions of the rows that do not only fill up the batch."""
+        """Positions of the rows that are not padding."""
         return np.flatnonzero([not tag.get("is_padding", False) for tag in batch.tags])
 
     def _report(self, batch: KVBatchMeta, scores: np.ndarray, selection: Selection) -> None:
@@ -267,7 +267,7 @@ class TracInSelector(Selector):
         if not self.settings.record_scores:
             return
         pairs = zip(rows["advantages"].unbind(), rows["response_mask"].unbind(), strict=True)
-        # Of the tokens that the model wrote: those of a tool have none.
+        # Advantage of the tokens that the model wrote: tool tokens have none.
         advantages = [float((row * mask).sum() / mask.sum().clamp(min=1)) for row, mask in pairs]
         columns = zip(keys, list(rows["index"]), rewards, advantages, scores[real], selection.weights, strict=True)
         texts = self._texts(batch.partition_id, [keys[place] for place in self._telling(scores[real], rewards)])
@@ -286,8 +286,8 @@ class TracInSelector(Selector):
         )
 
     def _telling(self, scores: np.ndarray, rewards: np.ndarray) -> list[int]:
-        """Places of the samples whose texts are kept: at both ends of the scores, and where scores and rewards disagree
-        most: the highest of the lowest reward, the lowest of the highest."""
+        """Positions of the samples whose texts are kept: both ends of the scores, and where scores and rewards disagree
+        most (the highest scores of the lowest reward and vice versa)."""
         count, order = min(self.settings.record_texts, len(scores)), np.argsort(scores, kind="stable")
         ends = [*order[:count], *order[len(order) - count :]]
         if len(set(rewards)) > 1:
@@ -325,17 +325,17 @@ class TracInSelector(Selector):
 def _recentred(
     advantages: list[torch.Tensor], masks: list[torch.Tensor], uids: list[str], kept: np.ndarray
 ) -> list[torch.Tensor]:
-    """Advantages of one number a row, centred again among the kept siblings; a tool's tokens have none.
+    """Scalar advantages per row, centred again among the kept siblings; tool tokens have none.
 
     Raises:
-        ConfigError: A row's tokens have several advantages.
+        ConfigError: A row's tokens have different advantages.
     """
     values = []
     for row, mask in zip(advantages, masks, strict=True):
         numbers = row[mask.bool()].unique()
         if len(numbers) > 1:
             raise ConfigError(
-                "tracin.selection.baseline=after expects one advantage a sample, but the tokens of one have "
+                "tracin.selection.baseline=after expects one advantage per sample, but the tokens of one have "
                 f"{len(numbers)} from {float(numbers[0]):.3g} to {float(numbers[-1]):.3g}: use baseline=before"
             )
         values.append(float(numbers[0]) if len(numbers) else 0.0)

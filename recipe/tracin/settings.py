@@ -20,20 +20,20 @@ class TracInSettings(Settings):
     """Settings of TracIn in any recipe."""
 
     enable: bool = False
-    """true: every sample of a step is scored by <its gradient, the validation gradient>, and the update sees those
-    selected."""
+    """true: every sample of a step is scored by <its gradient, the validation gradient>, and the update sees only the
+    selected ones."""
 
     part: str = Field(default="recipe.tracin.selector.TracInSelector", min_length=1)
-    """Class that joins the trainer while enable is true; yours, to extend it."""
+    """Class that joins the trainer if enable is true; set your own to extend it."""
 
     parameters: str = Field(default=LORA, min_length=1)
-    """Whose gradients are compared. lora: the LoRA factors; anything else: a regular expression that the names of
-    linear modules are searched with, such as `layers\\.(20|21)\\..*down_proj`."""
+    """Whose gradients are compared. lora: the LoRA factors; anything else: a regular expression searched in the names
+    of linear modules, such as `layers\\.(20|21)\\..*down_proj`."""
 
     preconditioner: Preconditioner = "adam"
-    """What a sample's gradient is multiplied with. adam: the direction that AdamW makes of the validation gradient,
-    by the second moments of the optimizer's state; before the first update, none. none: the validation gradient, as
-    for plain gradient descent."""
+    """The vector that a sample's gradient is multiplied with. adam: AdamW's direction for the validation gradient, by
+    the second moments of the optimizer's state; the same as none before the first update. none: the validation
+    gradient, as for plain gradient descent."""
 
     one_pass: bool = False
     """true: no second forward and backward, a sample's gradient joins the update as soon as its score is known. For
@@ -45,19 +45,18 @@ class TracInSettings(Settings):
     validation: ValidationSettings = ValidationSettings()
 
     validation_files: str | tuple[str, ...] | None = None
-    """Parquet files of the validation prompts; not those that the run is evaluated on, or the evaluation is no longer
-    blind."""
+    """Parquet files of the validation prompts; not the evaluation prompts, or the evaluation is no longer blind."""
 
     check_identity_every: int = Field(default=10, ge=0)
     """Steps between two checks that all scores add up to <the batch's gradient, the validation gradient>
-    (metric tracin/identity_error), which cost one more product a layer; 0: never."""
+    (metric tracin/identity_error), which cost one more product per layer; 0: never."""
 
     record_scores: bool = True
     """Write each sample's score and weight to the run folder."""
 
     record_texts: int = Field(default=4, ge=0)
-    """And the texts of so many samples with a step's highest scores, of as many with its lowest, and of those where
-    score and reward disagree most: the highest scores of the lowest reward, the lowest of the highest. 0: none."""
+    """Number of samples per step whose texts are written for each of: the highest scores, the lowest scores, and the
+    largest disagreements of score and reward (highest scores of the lowest reward, and vice versa). 0: none."""
 
     @model_validator(mode="after")
     def _agree(self) -> "TracInSettings":
@@ -77,7 +76,7 @@ class TracInSettings(Settings):
         return self
 
     def _against_one_pass(self) -> list[str]:
-        """What needs all scores of a batch before the first decision."""
+        """Settings that need all scores of a batch before the first decision."""
         problems, selection = [], self.selection
         if selection.rule not in PER_SAMPLE_RULES:
             problems.append(
@@ -85,10 +84,10 @@ class TracInSettings(Settings):
                 f"the whole batch first: use {' or '.join(PER_SAMPLE_RULES)}, or one_pass=false"
             )
         for name, value, needed, why in (
-            ("selection.unit", selection.unit, "rollout", "a prompt's score is known with its last rollout only"),
-            ("selection.min_keep", selection.min_keep, 0, "what fills up is known only at the end"),
+            ("selection.unit", selection.unit, "rollout", "a prompt's score is known only with its last rollout"),
+            ("selection.min_keep", selection.min_keep, 0, "added samples are known only at the end"),
             ("selection.baseline", selection.baseline, "before", "the survivors' mean is known only at the end"),
-            ("selection.divisibility", selection.divisibility, "pad", "no row can leave the pass that scores it"),
+            ("selection.divisibility", selection.divisibility, "pad", "no row can be removed while it is scored"),
         ):
             if value != needed:
                 problems.append(f"one_pass needs {name}={needed}, got {value}: {why}; or set one_pass=false")
@@ -118,20 +117,17 @@ def read_settings(config: DictConfig) -> TracInSettings:
 
 
 def share_text(share: float) -> str:
-    """A sentence about the share of the trained numbers that scores are taken over."""
+    """A sentence about the share of the trained weights that scores cover."""
     if share == 1:
-        return "scores are taken over all trained parameters"
-    return (
-        f"scores are taken over {share:.1%} of the trained parameters; what the others (embeddings, modules_to_save) "
-        "would add is not in them"
-    )
+        return "scores cover all trained parameters"
+    return f"scores cover {share:.1%} of the trained parameters, without the others (embeddings, modules_to_save)"
 
 
 def check_against_actor(settings: TracInSettings, ppo_epochs: int, num_mini_batches: int) -> None:
-    """Refuse what the actor's update cannot do with these settings.
+    """Reject settings that the actor's update cannot implement.
 
     Args:
-        settings: Of the run.
+        settings: Settings of the run.
         ppo_epochs: `actor_rollout_ref.actor.ppo_epochs`.
         num_mini_batches: data.train_batch_size / actor.ppo_mini_batch_size.
 
@@ -146,11 +142,11 @@ def check_against_actor(settings: TracInSettings, ppo_epochs: int, num_mini_batc
     if num_mini_batches != 1:
         problems.append(
             "actor_rollout_ref.actor.ppo_mini_batch_size=${data.train_batch_size}, got "
-            f"{num_mini_batches} mini-batches a step"
+            f"{num_mini_batches} mini-batches per step"
         )
     if problems:
         raise ConfigError(
-            "tracin.one_pass=true updates with the very gradients that were scored, once a step. It needs "
+            "tracin.one_pass=true updates with the very gradients that were scored, once per step. It needs "
             + " and ".join(problems)
             + "; or set tracin.one_pass=false"
         )

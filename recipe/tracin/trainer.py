@@ -1,7 +1,7 @@
-"""verl's plain trainer for TracIn, which joins it by `tracin.enable=true` as it joins any other."""
+"""verl's plain trainer for TracIn, which joins it by `tracin.enable=true`, as in any other trainer."""
 
 from verl_ext.trainer.trainer import SignalTrainer
 
 
 class TracInTrainer(SignalTrainer):
-    """The plain algorithm; what is special is `recipe.tracin.selector`."""
+    """The plain algorithm; `recipe.tracin.selector` adds TracIn."""

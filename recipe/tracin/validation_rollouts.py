@@ -1,4 +1,4 @@
-"""Validation rollouts of TracIn on verl: made by the agent loops, kept in a partition of their own."""
+"""Validation rollouts of TracIn on verl: made by the agent loops and kept in a separate partition."""
 
 import uuid
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from verl_ext.serving.data_plane import KVBatchMeta
 PARTITION = "influence"
 MADE_IN = data_plane.VALIDATION
 
-# What the actor's forward and the validation loss need of a rollout.
+# Fields of a rollout that the actor's forward and the validation loss need.
 FIELDS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask", ROLLOUT_LOG_PROBS)
 
-# In the names of rows that only fill up.
+# Marks the names of padding rows.
 _FILLER = "_filler_"
 
 
 class ValidationRollouts:
-    """Makes rollouts when `ValidationSet` asks for them and hands over the chosen ones.
+    """Makes rollouts when `ValidationSet` requests them and returns the chosen ones.
 
     Args:
         chooser: Decides on prompts, rollouts and advantages.
@@ -44,8 +44,8 @@ class ValidationRollouts:
         """Make new rollouts if this step needs them; the engines must be awake.
 
         Args:
-            step: The step under way.
-            agent_loop_manager: Generates.
+            step: The current step.
+            agent_loop_manager: Generates rollouts.
             num_ranks: Data-parallel ranks of the actor, among which the rollouts are divided.
 
         Returns:
@@ -77,7 +77,7 @@ class ValidationRollouts:
             )
         choice = self.chooser.choose(step, [rollout.reward for rollout, _ in made], [place for _, place in made])
         chosen = [made[index][0] for index in choice.indices]
-        # All outputs of a session have its advantage, as in verl's training.
+        # All outputs of a session get its advantage, as in verl's training.
         self._keep(
             [key for rollout in chosen for key in rollout.keys],
             np.repeat(choice.advantages, [len(rollout.keys) for rollout in chosen]),
@@ -96,7 +96,7 @@ class ValidationRollouts:
         return KVBatchMeta(partition_id=PARTITION, keys=list(self._keys), tags=tags, extra_info=extra_info)
 
     def _keep(self, keys: Sequence[str], advantages: np.ndarray, num_ranks: int) -> None:
-        """Replace what is kept by these rollouts, filled up with masked ones to a multiple of the ranks."""
+        """Replace the stored rollouts by these, padded with masked ones to a multiple of the ranks."""
         self.clear()
         if not keys:
             return
@@ -113,7 +113,7 @@ class ValidationRollouts:
         data_plane.write(self._keys, PARTITION, rows, [{} for _ in self._keys])
 
     def clear(self) -> None:
-        """Forget what is kept."""
+        """Forget the stored rollouts."""
         data_plane.clear(self._keys, PARTITION)
         self._keys = []
 
@@ -124,7 +124,7 @@ class ValidationRollouts:
         return {"chooser": self.chooser.state_dict(), "keys": list(self._keys)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the choice; rollouts that the restored data plane does not have are made anew."""
+        """Restore the choice; rollouts missing from the restored data plane are made again."""
         self.chooser.load_state_dict(state["chooser"])
         self._keys = list(state["keys"])
         if not data_plane.tags(PARTITION).keys() >= set(self._keys):

@@ -15,14 +15,14 @@ def value(count: int, rate: float) -> float:
 def allocate(rates: np.ndarray, budget: int, lowest: int, highest: int) -> np.ndarray:
     """Rollouts per prompt whose summed `value` is largest.
 
-    The paper solves the bounded knapsack by dynamic programming. `value` is concave in the count, so that giving the
-    rollouts one by one to the largest gain is exact, too.
+    The paper solves the bounded knapsack by dynamic programming. `value` is concave in the count, so giving the
+    rollouts one by one to the largest gain is also exact.
 
     Args:
         rates: (P,) estimated pass rates.
-        budget: Rollouts to give away.
+        budget: Rollouts to allocate.
         lowest: Rollouts that each prompt gets, at least 1.
-        highest: Rollouts that none exceeds.
+        highest: Maximum rollouts per prompt.
 
     Returns:
         (P,) int64 with the sum `budget`, or P * highest if that is less.
@@ -44,7 +44,7 @@ def allocate(rates: np.ndarray, budget: int, lowest: int, highest: int) -> np.nd
         left -= 1
         count, rate = int(counts[place]), float(rates[place])
         heapq.heappush(gains, (value(count, rate) - value(count + 1, rate), place))
-    # Nothing is known to gain: unsolved prompts first, solved ones last, one by one.
+    # No known gain: unsolved prompts first, solved ones last, one by one.
     for group in (rates == 0, rates == 1):
         while left and (open_places := np.flatnonzero(group & (counts < highest))).size:
             counts[open_places[:left]] += 1
@@ -58,7 +58,7 @@ class Knapsack(Method):
         value(N, p) = (1 - p^N - (1 - p)^N) * p (1 - p)^2
 
     maximised over sum N_i = batch x group with 2 <= N_i <= 128; p is the pass rate at the prompt's last visit. Solved
-    prompts (p = 1) get 2, what is left over goes to unsolved ones (p = 0). Prompts are those of epochs in random order.
+    prompts (p = 1) get 2, the remainder goes to unsolved ones (p = 0). Prompts are those of epochs in random order.
 
     Simplified: a prompt without a visit gets `group` rollouts, so the first epoch is uniform. The paper's code is not
     public: what "left over" means is read as beyond the bound of 128.

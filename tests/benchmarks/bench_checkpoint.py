@@ -2,10 +2,11 @@
 
     python tests/benchmarks/bench_checkpoint.py [--gigabytes 5] [--shards 8] [--nodes 2]
 
-A made-up checkpoint of torch files, as FSDP's ranks write them, and as much again of the optimizer's. `manifest` lists
-it after a save; `driver` is what a run on one machine does before it resumes; `nodes` is what Ray tasks do together
-(`verl_ext.launch.runner.verify_resume`), here in a cluster of several nodes on one machine. The files are in the page
-cache: what is measured is reading and CRC-32, not the disk.
+A made-up checkpoint of torch files, as FSDP's ranks write them, and the same amount for the optimizer. `manifest` lists
+it after a save; `driver` is the verification of a run on one machine before it resumes; `nodes` is the same by Ray
+tasks (`verl_ext.launch.runner.verify_resume`), here in a cluster of several nodes on one machine. The files are in the
+page
+cache: this measures reading and CRC-32, not the disk.
 
 Prediction, written before the first measurement: the manifest costs less than 1 s, as torch's files carry a CRC-32 of
 each tensor; verifying runs at 1 GB/s per core, so 2.5 s on two cores, by threads and by tasks alike.
@@ -25,7 +26,7 @@ from verl_ext.run.checkpoints import changed_file, find_damage, in_shares, write
 
 
 def make(folder: Path, gigabytes: float, shards: int) -> None:
-    """Weights and optimizer state of so many ranks."""
+    """Weights and optimizer state of this many ranks."""
     (folder / "actor").mkdir(parents=True)
     weights = torch.randn(int(gigabytes * 1e9 / 4 / shards / 3))
     for rank in range(shards):

@@ -1,18 +1,18 @@
-"""Time of the Fast DAPO controller a prompt, and whether it stays flat as the buffer grows.
+"""Time per prompt of the Fast DAPO controller, and whether it stays flat as the buffer grows.
 
     python tests/benchmarks/bench_data_controller.py [--prompts 100000] [--buffers 1000 10000] [--json]
     python tests/benchmarks/bench_data_controller.py --prompts 10000000 --buffers 10000     # half an hour
     python tests/benchmarks/bench_data_controller.py --pool 10000000                        # the predictor instead
 
-A simulation without an engine: pass rates are drawn at random, and what is timed is the controller alone (adding,
-inputs, results, eviction, batches); making the `Sample` records is not. The buffer is filled first, untimed, and stays
-full because `max_buffer_prompts` evicts the stalest of what is over, so eviction is timed as well. A checkpoint of the
-full buffer is timed apart: it is O(buffer) by nature. Processor time, so that a busy machine does not blur it. Memory
-is what the process holds in RAM, imports (about 60 MB) included.
+A simulation without an engine: pass rates are drawn at random, and only the controller is timed (adding, inputs,
+results, eviction, batches); making the `Sample` records is not. The buffer is filled first, untimed, and stays full
+because `max_buffer_prompts` evicts the stalest of the surplus, so eviction is timed as well. A checkpoint of the full
+buffer is timed separately: it is O(buffer) by nature. Processor time, so that a busy machine does not blur it. Memory
+is the process's RAM, including imports (about 60 MB).
 
-With --pool it is the predictor over a pool of so many prompts that is timed, every one of them seen before.
+With --pool the predictor over a pool of this many prompts is timed instead, each of them seen before.
 
-Prediction, written before the first measurement: 25 microseconds a prompt (n = 4, m = 20: a screened prompt checks 4
+Prediction, written before the first measurement: 25 microseconds per prompt (n = 4, m = 20: a screened prompt checks 4
 samples, a finished one 20 more), within 1.5x from 1,000 to 100,000 buffered prompts (dict and set lookups miss the
 cache in the large one, nothing else grows), and about 2 s for state_dict and json.dumps of 100,000 prompts.
 
@@ -43,7 +43,7 @@ NUM_SCREENING, NUM_CONTINUATION, TRAIN_BATCH, GEN_BATCH = 4, 20, 128, 512
 
 
 def simulate(buffer: int, num_prompts: int, seed: int = 0) -> dict[str, Any]:
-    """One run with `buffer` ready prompts kept; returns timings in microseconds a prompt and in seconds."""
+    """One run with `buffer` ready prompts kept; returns timings in microseconds per prompt and in seconds."""
     rng, uids = random.Random(seed), count()
     settings = CurriculumSettings(
         n=NUM_SCREENING,
@@ -123,7 +123,7 @@ def rss_mb() -> float:
 
 
 def measure_predictor(num_prompts: int, repeats: int = 20) -> dict[str, float]:
-    """Seconds a call and megabytes of the predictor over a pool, as the trainer uses it."""
+    """Seconds per call and megabytes of the predictor over a pool, as the trainer uses it."""
     before = rss_mb()
     predictor = PassRatePosterior(num_prompts, PredictorSettings())
     start = time.process_time()
@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=100_000, help="prompts timed at each size of the buffer")
     parser.add_argument("--buffers", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--pool", type=int, nargs="+", help="measure the predictor over pools of so many prompts")
+    parser.add_argument("--pool", type=int, nargs="+", help="measure the predictor over pools of this many prompts")
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     arguments = parser.parse_args()
     if arguments.pool:

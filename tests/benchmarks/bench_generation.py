@@ -1,11 +1,12 @@
-"""Time of the curriculum's own work per step, with an engine that answers at once and thousands of prompts in flight.
+"""Time of the curriculum's own work per step, with an engine that answers immediately and thousands of prompts in
+flight.
 
     python tests/benchmarks/bench_generation.py [--in-flight 10000] [--batch 512] [--steps 5]
 
 Everything between the reports of finished prompts and the next dispatch: controller, predictor, rows of prompts and
 records (`recipe/fast_dapo/collector.py`), in each of verl's three modes. The data plane is a dict and the engine draws
-passes. Reports come one prompt at a time, which is the dearest way, or 16 together, as where they wait for each other.
-Processor time of the process without the engine's, so that a busy machine does not blur it.
+passes. Reports come one prompt at a time, which is the most expensive way, or 16 together, as when they wait for each
+other. Processor time of the process without the engine's, so that a busy machine does not blur it.
 
 Prediction, written before the first measurement: 0.3 ms per report (a predictor's choice takes 1 ms for one prompt, and
 most reports admit none), so 0.5 s for a step of 512 prompts of which a third qualifies.
@@ -40,14 +41,14 @@ METHODS = {"choose": [], "two_phase": ["+signal=two_phase", "curriculum.schedule
 
 
 class Patches:
-    """What `StoredRows` asks of pytest."""
+    """The part of pytest that `StoredRows` needs."""
 
     def setattr(self, target: Any, name: str, value: Any) -> None:
         setattr(target, name, value)
 
 
 class TimedEngine(Engine):
-    """So many reports at a time, in the order of dispatch; keeps its own time apart."""
+    """This many reports at a time, in the order of dispatch; measures its own time separately."""
 
     def __init__(self, rates: np.ndarray, together: int) -> None:
         self.together = together
@@ -130,8 +131,8 @@ def measure(mode: str, method: str, together: int, batch: int, in_flight: int, s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--in-flight", type=int, default=10_000, help="prompts in flight where generation is ahead")
-    parser.add_argument("--batch", type=int, default=512, help="prompts of a step")
+    parser.add_argument("--in-flight", type=int, default=10_000, help="prompts in flight if generation is ahead")
+    parser.add_argument("--batch", type=int, default=512, help="prompts per step")
     parser.add_argument("--steps", type=int, default=5)
     arguments = parser.parse_args()
     sizes = arguments.batch, arguments.in_flight, arguments.steps

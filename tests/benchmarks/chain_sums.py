@@ -33,7 +33,7 @@ _CARRIES = {"core": range(1, 5), "easy": range(1), "long": range(7, 100)}
 
 
 def prompt_of(terms: Sequence[int]) -> str:
-    """The sum as it is asked.
+    """The prompt of a sum.
 
     Example:
         >>> prompt_of([3, 48, 25])
@@ -48,7 +48,7 @@ def worked_out(terms: Sequence[int], rng: np.random.Generator | None = None, dro
     Args:
         terms: At least two.
         rng: Needed where carries are dropped.
-        drop_carry: Probability that an incoming carry is lost; what follows goes on from the wrong total.
+        drop_carry: Probability that an incoming carry is lost; the rest continues from the wrong total.
 
     Example:
         >>> worked_out([3, 48, 25])
@@ -131,6 +131,6 @@ def draw_pool(size: int, held_out: int, seed: int) -> tuple[list[Question], list
 
 
 def demonstration(drop_carry: float, rng: np.random.Generator) -> tuple[str, str]:
-    """A chain of numbers of up to three digits, and how somebody works it out who loses carries."""
+    """A chain of numbers of up to three digits, and its solution by a demonstrator who loses carries."""
     terms = draw_terms(draw_num_terms(range(2, MAX_TERMS + 1), rng), rng)
     return prompt_of(terms), worked_out(terms, rng, drop_carry)

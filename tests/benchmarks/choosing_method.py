@@ -15,8 +15,8 @@ from recipe.fast_dapo.curriculum.predictor import PredictorSettings
 class Choose(Curriculum):
     """Both phases of Fast DAPO, small: half of a group screens a prompt, and a mixed one gets the other half.
 
-    The prior of a prompt's pass rate is from what it is, the choice by Thompson draws closest to 1/2, the baseline the
-    posterior mean, and nothing is thrown away (`curriculum.train_on=all`).
+    A prompt's features give the prior of its pass rate, Thompson draws closest to 1/2 are chosen, the baseline is the
+    posterior mean, and no rollout is discarded (`curriculum.train_on=all`).
 
     Args:
         group: N, at most; a group of 1 or 2 has no second phase.
@@ -69,17 +69,17 @@ class Choose(Curriculum):
 
 
 def choose_with_noise(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Choose:
-    """What features that tell nothing cost: as many columns as the task's own, of noise."""
+    """The cost of uninformative features: noise, in the same number of columns as the task's own."""
     noise = np.random.default_rng(seed).normal(size=task.features.shape)
     return Choose(num_prompts, batch=batch, group=group, seed=seed, task=replace(task, features=noise))
 
 
 def choose_with_states(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Choose:
-    """What is known where a data set notes no difficulty: sources, and what the base model makes of each prompt."""
+    """Features of a data set without difficulties: sources, and the base model's state of each prompt."""
     assert task.states is not None
     return Choose(num_prompts, batch=batch, group=group, seed=seed, task=replace(task, features=task.states))
 
 
 def choose_without_features(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Choose:
-    """What is left of the method where nothing is known of a prompt but its data source."""
+    """The method with no information on a prompt except its data source."""
     return Choose(num_prompts, batch=batch, group=group, seed=seed, task=task, use_features=False)

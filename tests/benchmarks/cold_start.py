@@ -1,15 +1,15 @@
-"""Where the time from the command to the first training step goes: processes, processor seconds, imports.
+"""How the time from the command to the first training step is spent: processes, CPU seconds, imports.
 
     make demo-data
     python tests/benchmarks/cold_start.py --data outputs/data/arithmetic --model outputs/models/arithmetic_base
 
-compares checkouts in turns, so that all have the same hours of the machine; each is a folder and a Python:
+compares checkouts in turns, so that all share the same machine load; each is a folder and a Python:
 
     python tests/benchmarks/cold_start.py --data … --model … --repeat 3 \\
         --checkout before=../old:../old/.venv/bin/python --checkout after=.:.venv/bin/python
 
 One RL step of Fast DAPO's demo without validation. The first step is over with the first line in `metrics.jsonl`. A
-process is seen when a look (every 0.2 s) finds it, and named by its last title until then; processor seconds are those
+process is seen when a check (every 0.2 s) finds it, and named by its last title until then; processor seconds are those
 up to the first step. With `--imports`, a hook in every interpreter notes which heavy packages it imports; a forked
 process has its parent's. Wall-clock depends on what else the machine does, processor seconds hardly.
 """
@@ -54,7 +54,7 @@ class Process:
     """One of the command's processes.
 
     Args:
-        title: what it calls itself.
+        title: its title.
         seen_s: seconds from the command to the first look that found it.
         titled_s: seconds to the first look that found it under this title.
         cpu_s: its processor seconds until the first step.
@@ -79,7 +79,7 @@ class Start:
 
 
 def short_title(process: psutil.Process) -> str:
-    """What a process is, in a few words: `ray::WorkerDict`, `VLLM::EngineCore`, `raylet`, `log_monitor.py`."""
+    """A short name of a process: `ray::WorkerDict`, `VLLM::EngineCore`, `raylet`, `log_monitor.py`."""
     words = process.cmdline()
     if not words:
         return process.name()
@@ -99,7 +99,7 @@ def measure(checkout: Path, python: Path, overrides: list[str], imports: bool) -
         run_dir = Path(scratch) / "run"
         seen_imports = Path(scratch) / "imports"
         seen_imports.mkdir()
-        # It stays what the user's is: whether Python may write .pyc files decides much of a start.
+        # Keep the user's setting: whether Python may write .pyc files affects the start a lot.
         environment = os.environ | {"PYTHONPATH": str(checkout), "COLD_START_IMPORTS": str(seen_imports)}
         if imports:
             (Path(scratch) / "sitecustomize.py").write_text(HOOK)
@@ -173,7 +173,7 @@ def table(start: Start) -> str:
 
 
 def summary(starts: dict[str, list[Start]]) -> str:
-    """A row for each checkout."""
+    """One row per checkout."""
     lines = ["| checkout | first step, s (median) | each | processor seconds (median) | memory, GiB |"]
     lines.append("|---|---|---|---|---|")
     for name, measured in starts.items():
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--repeat", type=int, default=1, help="turns")
     parser.add_argument("--imports", action="store_true", help="note heavy imports; adds a little time")
-    parser.add_argument("--json", type=Path, help="write everything there, too")
+    parser.add_argument("--json", type=Path, help="also write everything there")
     parser.add_argument("overrides", nargs="*", help="further settings of the command")
     arguments = parser.parse_args()
 

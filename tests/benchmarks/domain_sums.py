@@ -25,7 +25,7 @@ SHARES = {
     "differences": Shares(hopeless=0.65, easy=0.25, core=0.10),
     "boxed": Shares(hopeless=0.70, easy=0.15, core=0.15),
 }
-# Kinds that there is something to learn on. Easy boxed sums are as rarely right as core ones at first.
+# Learnable kinds. Easy boxed sums are initially as rarely right as core ones.
 LEARNABLE = {"sums": ("core",), "differences": ("core",), "boxed": ("easy", "core")}
 MAX_PROMPT, MAX_RESPONSE = 20, 12
 MAX_DIGITS = 5
@@ -55,7 +55,7 @@ def difference(a: int, b: int, rng: np.random.Generator | None = None, drop_borr
 
 
 def question_of(domain: str, kind: str, pair: tuple[int, int]) -> Question:
-    """The prompt that a pair of numbers becomes: for a difference, they are what is left and what is taken away."""
+    """The prompt of a pair of numbers: for a difference, the result and the subtrahend."""
     a, b = pair
     if domain == "differences":
         a, b = a + b, b
@@ -80,7 +80,7 @@ def draw_pool(size: int, held_out: int, seed: int) -> tuple[list[Question], list
             if kind in learnable:
                 extra = (count_unseen + learnable.index(kind)) // len(learnable)
             pairs = draw_pairs(kind, counts[kind] + extra, rng)
-            # Draws come with what is likeliest first, and short prompts should reach both parts.
+            # Draws are sorted by likelihood, and short prompts should reach both parts.
             mixed = [question_of(domain, kind, pairs[i]) for i in rng.permutation(len(pairs))]
             questions += mixed[: counts[kind]]
             unseen += mixed[counts[kind] :]

@@ -17,7 +17,7 @@ def smoothed(history: Sequence[Mapping[str, Any]], place: int) -> float:
 
 
 def at_target(result: Mapping[str, Any], gain: float, column: str) -> float:
-    """`column` at the first look where the mean of the last three accuracies has gained so much; nan: never."""
+    """`column` at the first look where the mean of the last three accuracies has gained this much; nan: never."""
     history = result["history"]
     for place in range(3, len(history)):
         if smoothed(history, place) >= history[0]["accuracy"] + gain:
@@ -26,7 +26,7 @@ def at_target(result: Mapping[str, Any], gain: float, column: str) -> float:
 
 
 def area_under_curve(result: Mapping[str, Any], rollouts: float) -> float:
-    """Mean gain in accuracy over the first so many rollouts, in points."""
+    """Mean gain in accuracy over the first rollouts, this many, in points."""
     history = result["history"]
     x = np.array([entry["rollouts"] for entry in history], dtype=float)
     y = 100 * (np.array([entry["accuracy"] for entry in history]) - history[0]["accuracy"])
@@ -44,7 +44,7 @@ def ratio_after_first_epoch(result: Mapping[str, Any], num_prompts: int) -> floa
 
 
 def summarize(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row a method, in order of appearance: means over its seeds."""
+    """One row per method, in order of appearance: means over its seeds."""
     methods = list(dict.fromkeys(result["job"]["method"] for result in results))
     budget = min(result["history"][-1]["rollouts"] for result in results)
     rows = []
@@ -99,7 +99,7 @@ def _thousands(value: float) -> str:
 
 
 def plot(results: Sequence[Mapping[str, Any]], names: Mapping[str, str], path: Path) -> None:
-    """Accuracy over rollouts: a line a method (mean of its seeds), a thin one a seed."""
+    """Accuracy over rollouts: one line per method (mean of its seeds), a thin one per seed."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")

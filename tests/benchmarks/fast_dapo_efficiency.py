@@ -3,12 +3,12 @@
     python tests/benchmarks/fast_dapo_efficiency.py              # tuned rates, 3 seeds; an hour on 2 cores
     python tests/benchmarks/fast_dapo_efficiency.py --quick      # one seed, stated rates, under 15 minutes
 
-One base model, N = 16 rollouts a group, 16 prompts a batch, one AdamW step a batch, for every method; pool B of
+One base model, N = 16 rollouts per group, 16 prompts per batch, one AdamW step per batch, for every method; pool B of
 `data_preprocess.arithmetic` (65 % hopeless, 25 % easy, 10 % learnable prompts). The policy is plain PyTorch
-(`learning_lab.py`), what is compared (`sampling_methods.py`) is the product's controller and verl's own sampler.
+(`learning_lab.py`), the compared methods (`sampling_methods.py`) use the product's controller and verl's own sampler.
 Accuracy is the exact pass@1 on 512 held-out learnable prompts, after every step or 750 rollouts, smoothed over three
-looks. Each method runs at the learning rate that reaches the last target first on another seed; equal rates stand
-beside it. Seconds are processor time of the one process, so that a busy machine does not blur them.
+looks. Each method runs at the learning rate that reaches the last target first on another seed; results at equal rates
+are listed next to it. Seconds are CPU time of the single process, so that a busy machine does not affect them.
 
 Finished runs are kept in outputs/benchmarks/fast_dapo_efficiency/runs.jsonl: a second call only adds what is missing.
 
@@ -59,7 +59,7 @@ class Job:
     seed: int
     pool: str = "B"
     max_rollouts: int = 70_000
-    steps: int | None = None  # so many steps exactly; None: until the last target or max_rollouts
+    steps: int | None = None  # exactly this many steps; None: until the last target or max_rollouts
 
 
 def make_method(job: Job):
@@ -147,7 +147,7 @@ def _smoothed(history: Sequence[dict]) -> float:
 
 
 class Runs:
-    """Finished runs in a file, one JSON object a line."""
+    """Finished runs in a file, one JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -156,7 +156,7 @@ class Runs:
         self.results = {Job(**result["job"]): result for result in map(json.loads, lines)}
 
     def finish(self, jobs: Sequence[Job], workers: int) -> list[dict]:
-        """Run what is missing; the results of all `jobs`."""
+        """Run missing jobs; returns the results of all `jobs`."""
         missing = [job for job in dict.fromkeys(jobs) if job not in self.results]
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, mp_context=context, max_tasks_per_child=1) as pool:

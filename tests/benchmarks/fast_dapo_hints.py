@@ -37,7 +37,7 @@ rollouts, as hints had not moved a hopeless prompt after 10,000, and the machine
 
 Added then, because on pool B the base model does not know the next token even behind the right beginning: pool H
 (`hint_pools.py`), 3,000 rollouts, where a beginning helps and nothing but the hopeless prompts teaches them. Later,
-one run of hints on H was given 12,000. For want of machine time uniform was not run, and H has one seed.
+one run of hints on H was given 12,000. For lack of machine time uniform was not run, and H has one seed.
 
 Predictions for H, before its first run:
 
@@ -109,7 +109,7 @@ def rates_by_hint(policy: HintedPolicy, prompts: np.ndarray) -> list[float]:
 
 
 def measure(policy: HintedPolicy, pool: HintPool) -> dict[str, float]:
-    """What the policy can do without hints, but for fresh rollouts."""
+    """The policy's results without hints, except for fresh rollouts."""
     rates = exact_pass_rates(policy, pool.hopeless)
     policy.task = pool.unseen
     unseen_accuracy = policy.accuracy()
@@ -123,7 +123,7 @@ def measure(policy: HintedPolicy, pool: HintPool) -> dict[str, float]:
 
 
 def fresh(policy: HintedPolicy, hopeless: np.ndarray) -> dict[str, float]:
-    """Shares of the hopeless prompts by what 16 new rollouts of each bring."""
+    """Shares of the hopeless prompts by the outcome of 16 new rollouts of each."""
     rewards = [rollout.reward for rollout in policy.sample(np.repeat(hopeless, NUM_FRESH).tolist())]
     passes = np.array(rewards).reshape(-1, NUM_FRESH).sum(1)
     return {

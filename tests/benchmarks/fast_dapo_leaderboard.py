@@ -1,4 +1,4 @@
-"""Every method for choosing and allocating rollouts, each tuned, compared by what it needs to reach a target accuracy.
+"""Every method for choosing and allocating rollouts, each tuned, compared by its cost to reach a target accuracy.
 
     python tests/benchmarks/fast_dapo_leaderboard.py                 # all of it; make leaderboard
     python tests/benchmarks/fast_dapo_leaderboard.py --quick         # under 15 minutes; make leaderboard QUICK=1
@@ -15,15 +15,15 @@ the order of its sums.
 Methods (`leaderboard_protocol.METHODS`), each with its paper's settings; estimator RLOO, but GRPO for uniform_grpo, and
 SPO's own. 2-GRPO is uniform_grpo with N = 2. two_phase is the product's controller: streaming, choice by the posterior,
 sequential screening one by one, n = max(2, N / 4), n_continue = N - n. choose_flat is choose without features;
-choose_states, with those of `data_preprocess.prompt_states`, and choose_noise, with some that tell nothing, are run
-only by name. filter_groups is `PlainFilterGroups`: it generates and keeps, for the same seeds, what verl's own buffer
-does on a TransferQueue (tests/unit/slow/test_leaderboard_methods.py), without starting Ray for each of a thousand runs.
+choose_states, with those of `data_preprocess.prompt_states`, and choose_noise, with uninformative ones, are run only by
+name. filter_groups is `PlainFilterGroups`: it generates and keeps, for the same seeds, what verl's own buffer does on a
+TransferQueue (tests/unit/slow/test_leaderboard_methods.py), without starting Ray for each of a thousand runs.
 
 Tuned, per method and pool: learning rate 7.5e-5, 1.5e-4, 3e-4; seven batches of B prompts x N rollouts, 64 <= B x N <=
-512; 2, 4 or 8 updates a batch (all on the same old log-probs, bounded by the loss's clip): 63 candidates. B is of 16,
-32, 64, 128 and N of 2, 4, 8; two_phase needs N >= 4, and may have N = 16 and B = 8; a method with a baseline of its own
-may have N = 1; SPO has no groups, so seven numbers of rollouts. A first grid with 1, 2 and 4 updates and rates up to
-6e-4 was won by 4 updates at 1.5e-4, its corner, by nearly all methods, so it was moved.
+512; 2, 4 or 8 updates per batch (all on the same old log-probs, bounded by the loss's clip): 63 candidates. B is of 16,
+32, 64, 128 and N of 2, 4, 8; two_phase needs N >= 4, and may have N = 16 and B = 8; a method with its own baseline may
+have N = 1; SPO has no groups, so seven numbers of rollouts. A first grid with 1, 2 and 4 updates and rates up to 6e-4
+was won by 4 updates at 1.5e-4, its corner, by nearly all methods, so it was moved.
 
 Tuning is successive halving on seeds that are not reported, new ones in each rung:
 
@@ -49,7 +49,7 @@ the better of the two on the reported seeds, which favours it. A seed that never
 such a mean is a lower bound and has a ">". Intervals are 95 % bootstrap percentiles over seeds.
 
 The balanced form tunes and ends runs by another cost, generated rollouts + rollouts trained on, each as often as it is
-in an update: with a price, more updates are no longer better for everybody. Rates 1.5e-4, 3e-4, 6e-4 and 1, 2 or 4
+in an update: with a price, more updates are no longer better for every method. Rates 1.5e-4, 3e-4, 6e-4 and 1, 2 or 4
 updates; three times the budgets. It shares nothing but the protocol with the first form.
 
 The quick form: pool B, 2 seeds, 20,000 rollouts, 6 candidates (3 batches, 2 rates, 4 updates) on two tuning seeds.
@@ -89,7 +89,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "outputs/models"
 OUTPUT = ROOT / "outputs/benchmarks/fast_dapo_leaderboard"
 PUBLISHED = Path(__file__).with_name("leaderboard_settings.json")
-AFTER = 10_000  # rollouts that --to-the-end goes on for
+AFTER = 10_000  # additional rollouts of --to-the-end
 
 Tuned = dict[str, dict[str, Settings]]  # by pool and method
 
@@ -129,7 +129,7 @@ def check_tuned(args: argparse.Namespace, given: Tuned) -> None:
 
 
 def write_tuned(path: Path, tuned: Tuned) -> None:
-    """Add to what the file has."""
+    """Add settings to the file."""
     known = read_tuned(path) if path.exists() else {}
     merged = {pool: known.get(pool, {}) | tuned.get(pool, {}) for pool in known | tuned}
     content = {pool: {name: asdict(own) for name, own in methods.items()} for pool, methods in merged.items()}
@@ -159,7 +159,7 @@ def check_base_models(folder: Path, pools: Sequence[str]) -> None:
 
 
 def estimate(args: argparse.Namespace, protocol: Protocol, after: int) -> str:
-    """What a call takes at most, for people; by processor seconds measured on pool B."""
+    """The maximum duration of a call, as text; by CPU seconds measured on pool B."""
     # With a price, a rollout that is generated and trained on once costs more than one; what is thrown away does not.
     unit = 1 + protocol.price
     rollouts = protocol.num_seeds * (protocol.budget + after) / unit
@@ -233,12 +233,12 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.ArgumentParser, arg
     parser.add_argument("--pools", nargs="+", choices=POOLS, help="by default all, with --quick B")
     parser.add_argument("--seeds", type=int, help="reported ones, from 0 (8, with --quick 2)")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--quick", action="store_true", help="fewer candidates, seeds, pools; in a folder of its own")
+    form.add_argument("--quick", action="store_true", help="fewer candidates, seeds, pools; in a separate folder")
     form.add_argument(
-        "--balanced", action="store_true", help="tuned by generated + trained rollouts; in a folder of its own"
+        "--balanced", action="store_true", help="tuned by generated + trained rollouts; in a separate folder"
     )
     parser.add_argument(
-        "--to-the-end", action="store_true", help="go on for 10,000 rollouts (of cost) after +25: collapses"
+        "--to-the-end", action="store_true", help="continue for 10,000 rollouts (of cost) after +25: collapses"
     )
     parser.add_argument("--output", type=Path, help=f"folder ({OUTPUT.relative_to(ROOT)}, with --quick .._quick, ...)")
     parser.add_argument("--workers", type=int, default=2, help="processes side by side, one thread each")
@@ -276,9 +276,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with start_workers(args.workers) as workers:
             print(collect(args, protocol, given, stores, workers))
     except BrokenProcessPool:
-        stop("a worker died, perhaps for lack of memory: the same command goes on where it was")
+        stop("a worker died, perhaps for lack of memory: the same command continues where it was")
     except KeyboardInterrupt:
-        stop("stopped: the same command goes on where it was")
+        stop("stopped: the same command continues where it was")
 
 
 def stop(message: str) -> NoReturn:

@@ -13,7 +13,7 @@ choose_flat is choose with one prior for all prompts.
 
 Scenarios: `safety_scenarios.py`, whose docstrings say what each models.
 
-    format                three sources, one with a format to be found
+    format                three sources, one with a format to discover
     swapped_rewards       a tenth of a source's prompts has another prompt's answer as ground truth
     inverted_rewards      for a tenth of a source's prompts right is rewarded 0 and wrong 1
     failing_environments  5 % of rollouts, and 5 % of steps in one source, have reward 0 whatever is said
@@ -91,7 +91,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.ArgumentParser, arg
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
     parser.add_argument("--methods", nargs="+", choices=BY_HAND, default=[BASELINE, "choose"])
     parser.add_argument("--seeds", type=int, help=f"from 0 ({SEEDS}, with --quick {QUICK_SEEDS})")
-    parser.add_argument("--quick", action="store_true", help="a quarter of the rollouts, in a folder of its own")
+    parser.add_argument("--quick", action="store_true", help="a quarter of the rollouts, in a separate folder")
     parser.add_argument("--output", type=Path, help=f"folder ({OUTPUT.relative_to(ROOT)}, with --quick .._quick)")
     parser.add_argument("--workers", type=int, default=2, help="processes side by side, one thread each")
     parser.add_argument("--settings", type=Path, metavar="FILE", help="a tuned.json of the leaderboard")
@@ -119,14 +119,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     missing = [job for job in jobs if store.find(job) is None]
     minutes = sum(seconds_of(job.method, job.budget) for job in missing) / 60
-    print(f"{len(missing)} runs to make, some {2 * minutes:.0f} processor minutes", flush=True)
+    print(f"{len(missing)} runs to make, about {2 * minutes:.0f} processor minutes", flush=True)
     try:
         with start_workers(args.workers) as workers:
             results = store.finish(jobs, run_in_worker, workers, "safety")
     except BrokenProcessPool:
-        stop("a worker died, perhaps for lack of memory: the same command goes on where it was")
+        stop("a worker died, perhaps for lack of memory: the same command continues where it was")
     except KeyboardInterrupt:
-        stop("stopped: the same command goes on where it was")
+        stop("stopped: the same command continues where it was")
     print(write_report(output, results, describe(jobs, args.settings and args.settings.name)))
 
 

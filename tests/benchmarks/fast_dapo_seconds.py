@@ -1,4 +1,4 @@
-"""Seconds to a target accuracy on the real stack where every method has its own best settings.
+"""Seconds to a target accuracy on the real stack, with every method at its own best settings.
 
     python tests/benchmarks/fast_dapo_seconds.py [--gain 0.2] [--methods uniform_rloo choose …] [--seeds 3] [--pool E]
 
@@ -6,8 +6,8 @@ Pool B: the methods of the leaderboard that the product runs, with what its bala
 (`leaderboard_settings_balanced.json`, or --settings FILE): prompts per batch, rollouts per prompt, learning rate,
 updates per batch. Pool E, the demo's: every method with the demo's settings, or those of --settings. filter_groups is
 verl's own buffer, uniform_rloo the same trainer without curriculum. One Ray session per method; before each seed the
-base weights, an empty optimizer and an empty curriculum are restored. A seed decides the order of the data; vLLM draws
-anew in every run. Finished runs are kept in runs.jsonl: a second call goes on.
+base weights, an empty optimizer and an empty curriculum are restored. A seed decides the order of the data; vLLM
+samples differently in every run. Finished runs are kept in runs.jsonl: a second call continues.
 
 Looks: the actor is saved in Hugging Face's format, and its exact pass@1 at temperature 1 on 512 learnable prompts that
 are not in the pool is computed (`learning_lab.held_out_accuracy`), at the first step 300 rollouts or 10 % after the
@@ -15,7 +15,7 @@ last look; their time and the start-up are not counted. What the target took is 
 Intervals are 95 % bootstrap percentiles over seeds.
 
 --methods choose choose_colocate_async choose_separate_async asks what an asynchronous mode costs in rollouts. Their
-seconds say little here: two cores are shared by what others have apart, and generation goes on during a look.
+seconds are not informative here: training and generation share two cores, and generation continues during a look.
 
 Prediction, written before the first run, to +20 points: choose 2.2x fewer seconds than uniform_rloo and 2.5x fewer than
 filter_groups; two_phase 1.3x fewer than uniform_rloo.
@@ -163,7 +163,7 @@ def overhead(runs: list[dict[str, Any]]) -> float:
 
 
 def needed(runs: list[dict[str, Any]], gain: float, column: str) -> Needed:
-    """To the target; of a seed that did not reach it, what it used."""
+    """To the target; of a seed that did not reach it, its cost at the end."""
     return Needed(tuple(at_target(run, gain, column) for run in runs), sum(run["reached"] for run in runs))
 
 

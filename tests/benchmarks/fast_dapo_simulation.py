@@ -4,8 +4,8 @@
     python -m recipe.fast_dapo.simulate --calibrate FOLDER/merged_* --compare FOLDER/*
 
 One trainer for all settings, set back to the base model and an empty curriculum before each block of steps. The
-settings take turns, so that a machine that slows down does so for all of them. Each block leaves a folder as a run
-does: metrics.jsonl, prompts.jsonl and hydra/config.yaml.
+settings take turns, so that a slow machine affects all of them. Each block writes a folder like a run: metrics.jsonl,
+prompts.jsonl and hydra/config.yaml.
 """
 
 import argparse

@@ -2,11 +2,11 @@
 
     python tests/benchmarks/fast_dapo_wall_clock.py [--gain 0.15] [--methods uniform merged streaming …]
 
-One trainer for all methods, so that nobody's start-up counts: before each, the base weights, an empty optimizer and an
-empty curriculum are restored, and the first validation checks that they are. 16 prompts a batch, N = 16, one update a
-batch, the same learning rate for all, pool B (65 % hopeless, 25 % easy, 10 % learnable). Validation: 512 learnable
+One trainer for all methods, so that start-up does not count: before each, the base weights, an empty optimizer and an
+empty curriculum are restored, and the first validation checks that they are. 16 prompts per batch, N = 16, one update
+per batch, the same learning rate for all, pool B (65 % hopeless, 25 % easy, 10 % learnable). Validation: 512 learnable
 prompts that are not in the pool, one answer each at temperature 1, after every 1,500 rollouts or so; its time is not
-counted. On a CPU verl's agent loop costs 10 to 20 ms a rollout, so that generation is most of a step, as with long
+counted. On a CPU verl's agent loop costs 10 to 20 ms per rollout, so that generation is most of a step, as with long
 responses on a GPU.
 
 Prediction, written before the first run, to +15 points against uniform: merged 1.2x, streaming 1.2x, sequential 1.8x in
@@ -111,7 +111,7 @@ def train(
     is_exact: bool = False,
     next_look: Callable[[int], float] = every_so_many,
 ) -> dict[str, Any]:
-    """Steps until the accuracy has gained so much; the history of looks and the time of each phase.
+    """Steps until the accuracy has gained this much; the history of looks and the time of each phase.
 
     Args:
         base: What `save_actor` has kept before the first step.

@@ -1,4 +1,4 @@
-"""Competitors that generate and then keep what has mixed rewards: verl's filter_groups, Pilot-Commit and GRESO."""
+"""Competitors that generate and then keep groups with mixed rewards: verl's filter_groups, Pilot-Commit and GRESO."""
 
 import itertools
 import math
@@ -24,7 +24,7 @@ class PlainFilterGroups(Method):
     two more, up to `batch` at a time, until `batch` groups are mixed. These are trained on, the surplus is discarded:
     here the last ones, in verl any, as its buffer sorts the finished groups by their step only.
 
-    Differs where there is nothing to learn: verl goes on for ever.
+    Differs if there is nothing to learn: verl never stops.
     """
 
     def _collect(self, policy: Policy) -> Batch:
@@ -165,7 +165,7 @@ class Greso(Method):
 
     After each step beyond the first epoch p_explore falls by .01 where that kind's share of the groups reached its
     target and rises by .01 where it did not, within .05 and .95; the targets are 1/12 easy and 1/6 hard (a quarter, in
-    thirds). Groups of zero variance are not trained on; the step goes on until the batch is full, in rounds of
+    thirds). Groups of zero variance are not trained on; the step continues until the batch is full, in rounds of
 
         min(1.5 x batch, 1.25 x missing / (1 - share of zero variance in the last round)) prompts.
 

@@ -1,11 +1,11 @@
-"""Actor time per state of golden redaction, by the number of candidate tokens: one forward for all, or a row a token.
+"""Actor time per state of golden redaction, by the number of candidate tokens: one forward for all, or a row per token.
 
     python tests/benchmarks/golden_actor.py --device cuda --model_size 1.5B --state_tokens 2048
     python tests/benchmarks/golden_actor.py --device cpu --model_size 33M --state_tokens 512
     python tests/benchmarks/golden_actor.py --quick        # a toy: does the script work?
 
 Forward, loss and backward of one state, without an optimizer: `shared` reads all tokens from the one row of logits
-(recipe/golden_redaction/loss/forward.py and loss.py, what the actor runs), `rows` is state + token, one row a token,
+(recipe/golden_redaction/loss/forward.py and loss.py, as in the actor), `rows` is state + token, one row per token,
 the log-prob of each row's last token, as a PPO-style actor would have it. Random Qwen2 models; all parameters are
 trained. Methods and counts take turns in every repeat; times are medians, given as ratios to `shared` at one token.
 
@@ -121,7 +121,7 @@ def main() -> None:
         f"{args.model_size}, state of {args.state_tokens} tokens, {args.device}; shared at 1 token: {1e3 * one:.1f} ms"
     )
     print(f"largest difference of a log-prob: {bench.disagreement():.1e} nats")
-    print(f"{'tokens':>7}{'one forward':>13}{'a row a token':>15}")
+    print(f"{'tokens':>7}{'one forward':>13}{'a row per token':>15}")
     for count in COUNTS:
         print(f"{count:>7}{medians['shared', count] / one:>13.2f}{medians['rows', count] / one:>15.2f}")
     args.output.parent.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,7 @@ class HintSettings:
 
 
 class Hint(NamedTuple):
-    """What one group of a prompt is to get.
+    """The hint of one group of a prompt.
 
     Attributes:
         position: Of the prompt.

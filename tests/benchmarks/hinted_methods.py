@@ -21,7 +21,7 @@ class HintedPolicy(Policy):
 
     @torch.no_grad()
     def sample_hinted(self, prompts: Sequence[int], hints: Sequence[int]) -> list[Rollout]:
-        """One rollout at temperature 1 for each prompt behind so many tokens of its right completion."""
+        """One rollout at temperature 1 for each prompt after this many tokens of its right completion."""
         assert self.lean is not None
         ids_BL = self._hinted_ids(prompts, hints)
         ids_UL, inverse = torch.unique(ids_BL, dim=0, return_inverse=True)

@@ -1,7 +1,7 @@
 """Training on rewards that lie, with and without TracIn, over the policy of `learning_lab.py` with LoRA.
 
 The scores, the validation set, the selection and the denominators are the product's files; estimator and loss are
-verl's. What differs from a run is what `learning_lab.py` says, and that the adapter is PEFT's own, outside verl.
+verl's. The differences from a run are those in `learning_lab.py`, and that the adapter is PEFT's own, outside verl.
 
 Shapes: B samples of a step, T response tokens, C rollouts of a validation set.
 """
@@ -77,7 +77,7 @@ class Samples:
 class InfluencePolicy(Policy):
     """The base model with LoRA on all linear layers, as in configs/experiment/tracin_arithmetic.yaml, and ghost passes.
 
-    One on-policy step a batch: old log-probs are those of the forward pass itself.
+    One on-policy step per batch: old log-probs are those of the forward pass itself.
     """
 
     def __init__(self, base: Path, task: Task, *, learning_rate: float, seed: int, rank: int = 8) -> None:
@@ -181,7 +181,7 @@ class Method:
     """How samples are chosen.
 
     Attributes:
-        name: For people.
+        name: Display name.
         rule: A rule of `SelectionSettings`; reward_filter: a reported reward of 1; validation_only: none are used;
             tokens: those with a positive share (`token_influence.py`).
         validation: Of the scores; None where none are needed.

@@ -15,7 +15,7 @@ def final_accuracy(result: Mapping[str, Any]) -> float:
 
 
 def accuracy_at(result: Mapping[str, Any], total_rollouts: float) -> float:
-    """Accuracy once so many rollouts of both kinds were made, between looks in a straight line.
+    """Accuracy after this many rollouts of both kinds, linearly interpolated between looks.
 
     Each look stands for the mean of the last `FINAL_LOOKS`, as in `final_accuracy`.
     """
@@ -29,7 +29,7 @@ def accuracy_at(result: Mapping[str, Any], total_rollouts: float) -> float:
 
 
 def summarize(results: Sequence[Mapping[str, Any]], baseline: str = "grpo") -> list[dict[str, Any]]:
-    """One row a method: means over its seeds, standard errors, and differences from the baseline's same seeds."""
+    """One row per method: means over its seeds, standard errors, and differences from the baseline's same seeds."""
     budget = min(result["history"][-1]["total_rollouts"] for result in results)
     by_seed = {(r["job"]["method"], r["job"]["seed"]): r for r in results}
     rows = []
@@ -92,7 +92,7 @@ def render_learning(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str])
 
 
 def render_scores(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> str:
-    """How well scores tell reversed rewards, as a Markdown table."""
+    """How well scores identify reversed rewards, as a Markdown table."""
     head = ["method", "AUROC, all", "informative", "p", "learnable groups", "reported 1", "reported 0"]
     head += ["positive: reversed", "positive: true", "G: halves", "G: exact"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -128,7 +128,7 @@ def _share(value: float) -> str:
 
 
 def plot(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str], path: Path) -> None:
-    """Mean accuracy over training rollouts, a line a method."""
+    """Mean accuracy over training rollouts, one line per method."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5), layout="constrained")
@@ -153,7 +153,7 @@ def write_report(
     parts = ["Accuracy on held-out learnable prompts:", render_learning(rows, names)]
     parts += ["Scores against reversed rewards:", render_scores(rows, names)]
     if tuning:
-        parts += ["Final accuracy by learning rate, on a seed of its own:", render_tuning(tuning, names)]
+        parts += ["Final accuracy by learning rate, on a separate seed:", render_tuning(tuning, names)]
     text = "\n\n".join(parts) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

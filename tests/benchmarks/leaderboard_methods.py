@@ -1,4 +1,4 @@
-"""The methods of the leaderboard, all made alike: (num_prompts, *, batch, group, seed, task)."""
+"""The methods of the leaderboard, all with the same signature: (num_prompts, *, batch, group, seed, task)."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ def two_phase(num_prompts: int, *, batch: int, group: int, seed: int, task: Task
 
 
 def _without_task(method: Factory) -> Factory:
-    """A method that asks only rewards what a prompt is."""
+    """A method that learns about prompts only from rewards."""
 
     def make(num_prompts: int, *, batch: int, group: int, seed: int, task: Task) -> Method:
         return method(num_prompts, batch=batch, group=group, seed=seed)

@@ -1,4 +1,4 @@
-"""The leaderboard's picture: accuracy over rollouts generated, a panel a pool, a line a method."""
+"""The leaderboard's picture: accuracy over rollouts generated, one panel per pool, one line per method."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -26,13 +26,13 @@ POOLS = {
 Result = Mapping[str, Any]
 Score = tuple[float, ...]
 
-# 64 to 512 rollouts a batch, the likeliest first: the quick form tries the first three.
+# 64 to 512 rollouts per batch, the most promising first: the quick form tries the first three.
 SHAPES = ((64, 2), (64, 4), (16, 8), (128, 2), (32, 4), (128, 4), (32, 8))
 # Two phases need at least two rollouts in each.
 TWO_PHASE_SHAPES = ((16, 8), (32, 8), (16, 16), (32, 4), (64, 4), (8, 8), (8, 16))
 # Without groups only the number of rollouts counts.
 SINGLE_SHAPES = tuple((size, 1) for size in (64, 128, 256, 96, 192, 384, 512))
-# With a baseline of its own a method can have single rollouts, too.
+# With its own baseline a method can also have single rollouts.
 CHOOSE_SHAPES = ((64, 2), (32, 4), (64, 1), (128, 1), (128, 2), (32, 2), (64, 4))
 
 
@@ -41,10 +41,10 @@ class Entry:
     """A method of the leaderboard.
 
     Attributes:
-        title: For people.
+        title: Display name.
         factory: "module:name" of what makes it: (num_prompts, *, batch, group, seed, task).
         seconds_per_1000: Processor seconds of a thousand rollouts with their updates and looks, measured on pool B.
-        estimator: verl's name of the advantage estimator; not used where a method has advantages of its own.
+        estimator: verl's name of the advantage estimator; not used if a method has its own advantages.
         shapes: The batches that tuning tries, equally many for every method.
     """
 
@@ -120,7 +120,7 @@ class Job:
 
     Attributes:
         budget: Cost after which it ends if it has not reached the last target.
-        after: Cost that it goes on for once it has.
+        after: Additional cost once it has.
         looks: A run looked at more often is another run.
         price: Of training on a rollout once, in rollouts generated.
     """
@@ -154,7 +154,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Rung:
-    """A round of tuning: every candidate that is left is run on each seed at this cost, and the best `keep` go on."""
+    """A round of tuning: every candidate that is left is run on each seed at this cost, and the best `keep` advance."""
 
     seeds: tuple[int, ...]
     budget: int
@@ -255,7 +255,7 @@ def last_cost(history: Sequence[Mapping[str, Any]], job: Job) -> float:
 
 
 def covers(result: Result, job: Job) -> bool:
-    """Whether a finished run tells all that a run of this job would."""
+    """Whether a finished run has all results of a run of this job."""
     done, history = Job.from_json(result["job"]), result["history"]
     # Until its last look, and until its end as far as it knows of that in this job's cost.
     end = last_cost(history, done) if done.price == job.price else cost_of(history[-1], job.price)
@@ -287,8 +287,8 @@ def score(results: Sequence[Result], budget: float) -> Score:
     """Of a candidate, over the seeds of a rung; the lower, the better.
 
     Mean cost to +25 points, of a seed that never got there the budget; where that is equal, to +20, then to +15; at
-    last the area under the curve. So a budget too short for the last target is decided by the highest one that tells
-    candidates apart.
+    last the area under the curve. So a budget too short for the last target is decided by the highest one that
+    distinguishes candidates.
     """
     means = [float(np.mean([cost_to(result, gain, budget) for result in results])) for gain in reversed(TARGETS)]
     return (*means, -float(np.mean([mean_gain(result, budget) for result in results])))
@@ -328,5 +328,5 @@ def tune(
 
 
 def seconds_of(method: str, rollouts: int) -> float:
-    """Processor seconds of so many rollouts, as measured."""
+    """CPU seconds of this many rollouts, as measured."""
     return METHODS[method].seconds_per_1000 * rollouts / 1000

@@ -26,7 +26,7 @@ def start_workers(count: int) -> ProcessPoolExecutor:
 
 
 def _end_with_parent() -> None:
-    """Let this process go without a word at Ctrl-C, which its parent answers, and when its parent is killed."""
+    """Let this process exit silently at Ctrl-C, which its parent handles, and when its parent is killed."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -39,9 +39,9 @@ def _end_with_parent() -> None:
 
 
 class RunStore:
-    """Finished runs in a file, one JSON object a line.
+    """Finished runs in a file, one JSON object per line.
 
-    Of a line that was cut off, because its writer was killed, nothing is kept.
+    An incomplete last line, whose writer was killed, is dropped.
 
     Args:
         path: The file; its folder is made.

@@ -1,12 +1,12 @@
 """The leaderboard's pools by name, and the base models that their prompts are for.
 
-    python tests/benchmarks/leaderboard_tasks.py      # trains what is missing; two minutes a model on one core
+    python tests/benchmarks/leaderboard_tasks.py      # trains what is missing; two minutes per model on one core
 
     B, E, C   sums, of `data_preprocess.arithmetic`
     T         chains of sums with long responses, `chain_sums.py`
     D         three data sources, one with a format to be found, `domain_sums.py`
 
-Each base model learns from demonstrations of somebody who loses carries, as in `data_preprocess.arithmetic_model`.
+Each base model learns from a demonstrator who loses carries, as in `data_preprocess.arithmetic_model`.
 Train them before processes that share the folder start: each would train its own.
 """
 
@@ -36,12 +36,14 @@ MODELS = Path(__file__).resolve().parents[2] / "outputs/models"
 
 @dataclass(frozen=True, kw_only=True)
 class LabModelSettings(SmallModelSettings):
-    """All that decides the weights of T's or D's base model, but for the code; see `SmallModelSettings` for the rest.
+    """All settings that determine the weights of T's or D's base model, except the code; see `SmallModelSettings` for
+    the rest.
 
     Attributes:
         pool: T or D.
-        batch_size: Demonstrations a step.
-        parts: Into so many parts of like length is a batch cut, against padding; the gradient is that of the whole.
+        batch_size: Demonstrations per step.
+        parts: A batch is split into this many parts of similar length, to reduce padding; the gradient is that of the
+            whole.
         drop_carry: Probability that the demonstrator drops a carry or a borrow.
         right_format: Probability that a boxed answer of D has its brackets.
         corpus: Raise it when the demonstrations of a pool change.

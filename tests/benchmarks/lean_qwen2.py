@@ -27,7 +27,7 @@ Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 @dataclass
 class Prefix:
-    """Prompts that responses go on from.
+    """Prompts that responses continue from.
 
     Attributes:
         hidden_UD: At the last token.
@@ -105,7 +105,7 @@ class LeanQwen2:
             responses_BT: Padded on the right.
         """
         prompts_UL, inverse_B = torch.unique(prompts_BL, dim=0, return_inverse=True)
-        # The last token that is no padding: a policy may sample the padding token too.
+        # The last token that is no padding: a policy may also sample the padding token.
         lengths_B = ((responses_BT != self.pad) * torch.arange(1, responses_BT.shape[1] + 1)).amax(1)
         # Rows of one prompt stay together, and prompts of like work come together.
         longest_U = torch.zeros(len(prompts_UL), dtype=torch.long).scatter_reduce(0, inverse_B, lengths_B, "amax")

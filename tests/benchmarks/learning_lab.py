@@ -1,8 +1,8 @@
 """A policy in plain PyTorch, small enough for many seeds: samples, is trained by verl's own estimators and loss.
 
-The engines of a real run cost 10 to 20 ms a rollout on a CPU, this one a third of a millisecond, so that a comparison
-of sampling methods can have many seeds and tuned learning rates. What a method does (which prompts, how many rollouts,
-what is trained on) is the product's own code and verl's own; what differs from a run is that everything happens in one
+The engines of a real run cost 10 to 20 ms per rollout on a CPU, this one a third of a millisecond, so that a comparison
+of sampling methods can have many seeds and tuned learning rates. The methods (which prompts, how many rollouts, what is
+trained on) are the product's own code and verl's own; the difference from a run is that everything happens in one
 process and one precision.
 
 Advantages: `verl.trainer.ppo.core_algos`; loss: `compute_policy_loss_vanilla` (clip .2/.28, token-mean); samples that
@@ -40,7 +40,7 @@ class Rollout:
         response: Token ids, the end-of-text token included if it came.
         log_probs: Of these tokens under the policy that sampled them, float32.
         reward: 1 for the exact answer, else 0.
-        hint: Tokens of the right completion that stood behind the prompt; `response` goes on from there.
+        hint: Tokens of the right completion after the prompt; `response` continues from there.
     """
 
     prompt: int
@@ -84,10 +84,10 @@ class Policy:
     Args:
         base: Folder of the base model.
         task: What it answers.
-        learning_rate: Of AdamW (betas .9, .999, no decay); gradients are clipped to norm 1.
+        learning_rate: Learning rate of AdamW (betas .9, .999, no decay); gradients are clipped to norm 1.
         estimator: verl's name of an advantage estimator.
-        seed: Of the sampling.
-        compact: Leave what has no part in a gradient out of the update, rollouts without an advantage and columns of
+        seed: Seed of the sampling.
+        compact: Leave everything without a gradient out of the update, rollouts without an advantage and columns of
             padding, and compute by `lean_qwen2.py`. The gradient is the same up to the order of its sums, for a third
             to all of the time.
     """
@@ -163,7 +163,7 @@ class Policy:
         *,
         updates: int = 1,
     ) -> dict[str, float]:
-        """So many optimizer steps on one batch; the weights count as one version newer.
+        """This many optimizer steps on one batch; the weights count as one version newer.
 
         Args:
             rollouts: B of them.

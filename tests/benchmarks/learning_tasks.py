@@ -1,4 +1,4 @@
-"""What a policy of `learning_lab.py` is asked: prompts as token ids, right completions, domains and features.
+"""The tasks of a policy of `learning_lab.py`: prompts as token ids, right completions, domains and features.
 
 Suffixes: P prompts, H held-out prompts, F features.
 """
@@ -19,7 +19,7 @@ class Question:
     Attributes:
         text: The prompt.
         answer: The only right completion, without the end-of-text token.
-        kind: For people and tests; no method sees it, because it says how the base model fares.
+        kind: For people and tests; hidden from methods, because it shows how the base model does.
         domain: The data source.
         fields: What the pool's row says about the prompt's difficulty, such as its digits. Nothing that only the
             answer tells, such as the number of carries.
@@ -45,9 +45,10 @@ class Task:
         domain_names: The data sources, D of them.
         domains: (P,) int64, index of each prompt's source.
         held_out_domains: (H,) int64.
-        feature_names: Names of the F features: `domain_<name>` for each source, prompt_tokens, and the rows' fields.
-        features: (P, F) float64: what a prompt is, known before any rollout.
-        states: (P, C) float32: what the base model makes of it (`data_preprocess.prompt_states`), where it was asked.
+        feature_names: Names of the F
+        features: `domain_<name>` for each source, prompt_tokens, and the rows' fields. features: (P, F) float64: known
+            before any rollout.
+        states: (P, C) float32: the base model's states (`data_preprocess.prompt_states`), if requested.
     """
 
     prompts: torch.Tensor
@@ -133,7 +134,7 @@ def draw_different(draw: Callable[[], Question], count: int, known: set[str]) ->
     """`count` questions whose texts are not in `known`, which they are added to.
 
     Raises:
-        ValueError: If a thousand draws on end give nothing new.
+        ValueError: If a thousand draws in a row give nothing new.
     """
     found: list[Question] = []
     misses = 0

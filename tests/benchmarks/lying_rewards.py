@@ -1,4 +1,4 @@
-"""Rewards that lie, and how well influence scores tell which. Pure: numpy and scipy.
+"""Wrong rewards, and how well influence scores identify them. Pure: numpy and scipy.
 
 B: samples of a step.
 """
@@ -40,7 +40,7 @@ def is_mixed(rewards: np.ndarray, group: int) -> np.ndarray:
 
 
 def describe_samples(table: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """What was kept, and how well scores tell reversed rewards, over all samples of a run.
+    """The share kept, and how well scores identify reversed rewards, over all samples of a run.
 
     Args:
         table: Columns flipped, informative (its advantage is not 0), learnable (its group's true rewards differ), kept:

@@ -7,8 +7,8 @@ DIR has ARC's four files as arc-agi-1_training.json.gz and so on. --ranks takes 
 file of the Python package dashscope, at dashscope/resources), whose 151,643 tokens are those of Qwen2.5 and Qwen3; the
 rule that cuts a text before merging is theirs, and the few tokens of the chat template are counted as in ChatML.
 
-PREDICTION, written before this ran: a digit is a token whatever stands beside it, so a cell costs 1 token instead of 2
-(the space is one of its own), and a row's line break 1 in both; with the text around the grids 1.7 to 1.8 times fewer.
+PREDICTION, written before this ran: a digit is always a separate token, so a cell costs 1 token instead of 2 (the space
+is another one), and a row's line break 1 in both; with the text around the grids 1.7 to 1.8 times fewer.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Choose where rollouts come late, and where rewards are graded: the product's controller and advantages, driven so."""
+"""Choose with late rollouts, and with graded rewards: the product's controller and advantages in these settings."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -41,11 +41,11 @@ class OpenController(DataController):
 
 
 class AheadChoose(Choose):
-    """Every call for a prompt of one source comes back some steps late, and generation goes on ahead meanwhile.
+    """Every call for a prompt of one source returns some steps late, while generation continues ahead.
 
-    The product's controller as verl's asynchronous modes drive it: a batch is trained on as soon as it is whole, what
-    is late goes on under the next weights, and training waits for what would be too old in a later batch. While it
-    waits, what is due first comes. A continuation is late again.
+    The product's controller as verl's asynchronous modes drive it: a batch is trained on as soon as it is complete,
+    late prompts continue under the next weights, and training waits for those that would be too old in a later batch.
+    While it waits, the earliest ones return. A continuation is late again.
 
     Args:
         slow: The source.
@@ -68,7 +68,7 @@ class AheadChoose(Choose):
             self._arrive(policy, min(due for due, _ in self._late.values()))
 
     def _arrive(self, policy: Policy, step: int) -> None:
-        """What is due at a step, and then all that follows from it at once."""
+        """Handle everything due at a step, and everything that follows from it immediately."""
         arrived = {uid: samples for uid, (due, samples) in self._late.items() if due <= step}
         for uid in arrived:
             del self._late[uid]
@@ -89,7 +89,7 @@ class LateChoose(AheadChoose):
     """The same, but training never waits.
 
     Samples have the version that they were generated under, so the controller drops those that are older than
-    `max_staleness` when they come: the prompt is then screened anew, as late as before.
+    `max_staleness` when they return: the prompt is then screened again, as late as before.
     """
 
     def __init__(self, *args, **more) -> None:

@@ -20,10 +20,10 @@ Result = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What may go wrong.
+    """A scenario of something that may go wrong.
 
     Attributes:
-        title: For people.
+        title: Display name.
         pool: Whose base model its runs start from; also where tuned settings are looked up.
         hopeless: Domains that hardly anything is rewarded in.
     """
@@ -35,7 +35,7 @@ class Scenario:
 
 # `safety_scenarios.WORLDS` has what makes each.
 SCENARIOS = {
-    "format": Scenario("a format to be found", "D"),
+    "format": Scenario("a format to discover", "D"),
     "swapped_rewards": Scenario("a tenth of a source has other prompts' answers", "D"),
     "inverted_rewards": Scenario("a tenth of a source rewards what is wrong", "D"),
     "failing_environments": Scenario("failing environments", "D"),

@@ -24,7 +24,7 @@ DAMAGED = "differences"  # the source whose ground truths or rewards are wrong
 DAMAGED_SHARE = 0.1
 
 FAILED_SHARE = 0.05
-# Of every so many steps, so many on end are silent in one source: 5 %.
+# Of every 40 steps, 2 in a row are silent in one source: 5 %.
 OUTAGE_CYCLE, OUTAGE_STEPS = 40, 2
 
 SLOW = "long"
@@ -64,7 +64,8 @@ def format_to_be_found(seed: int) -> World:
     """A third of the prompts wants brackets around the answer, which the base model writes in one of 65 responses.
 
     In real life: a data source whose parser wants \\boxed{}, tool calls, or a language the model hardly uses. Nearly
-    all pass rates are 0 at first, although the sums are no harder; who skips what never passes never finds out.
+    all pass rates are 0 at first, although the sums are no harder; a method that skips prompts that never pass never
+    finds out.
     """
     return World(leaderboard_tasks.make_task("D", NUM_PROMPTS, held_out=HELD_OUT))
 
@@ -96,7 +97,7 @@ def inverted_rewards(seed: int) -> World:
 
 
 def failing_environments(seed: int) -> World:
-    """5 % of all rollouts have reward 0 whatever they say, and in 5 % of the steps so have all of one source.
+    """5 % of all rollouts have reward 0 whatever they say, and in 5 % of the steps all of one source have 0.
 
     In real life: sandboxes that time out, and a grader that is down for a while. Two steps on end in every 40, in one
     of the two sources: a choice by pass rates takes it for prompts that have become hopeless, in all of a source.
@@ -155,9 +156,9 @@ def length_bias(seed: int) -> World:
 def graded(seed: int) -> World:
     """The reward is the share of right digits; what is measured is the exact answer.
 
-    In real life: partial credit, such as the share of unit tests that pass. A wrong answer teaches, too, and no group
+    In real life: partial credit, such as the share of unit tests that pass. A wrong answer also teaches, and no group
     of wrong answers is without a signal; a choice by exact pass rates does not see that. A third of the prompts are
-    hopeless: with twice as many, which have partial credit, too, uniform hardly learns within 20,000 rollouts.
+    hopeless: with twice as many, which also have partial credit, uniform hardly learns within 20,000 rollouts.
     """
     task, _ = _two_sources(hopeless_kept=1 / 3)
 

@@ -42,7 +42,7 @@ class Batch:
 
     @classmethod
     def of_groups(cls, groups: Sequence[Sequence[Rollout]]) -> "Batch":
-        """Groups of rollouts, each under a name of its own even where two are of one prompt."""
+        """Groups of rollouts, each under its own name even if two are of one prompt."""
         names = [str(number) for number, group in enumerate(groups) for _ in group]
         return cls([rollout for group in groups for rollout in group], names)
 
@@ -80,7 +80,7 @@ class Method(abc.ABC):
         return list(chosen)
 
     def _generate_groups(self, policy: Policy, prompts: Sequence[int], sizes: Sequence[int]) -> list[list[Rollout]]:
-        """A group of so many rollouts for each prompt."""
+        """A group of this many rollouts for each prompt."""
         repeated = [prompt for prompt, size in zip(prompts, sizes, strict=True) for _ in range(size)]
         rollouts = iter(self._generate(policy, repeated))
         return [list(itertools.islice(rollouts, size)) for size in sizes]
@@ -121,7 +121,7 @@ class Uniform(Method):
 
 
 class FilterGroups(Method):
-    """verl's `ReplayBuffer` with DAPO group filtering; its engine answers at once. Needs Ray and TransferQueue."""
+    """verl's `ReplayBuffer` with DAPO group filtering; its engine answers immediately. Needs Ray and TransferQueue."""
 
     def __init__(self, num_prompts: int, *, batch: int, group: int, seed: int) -> None:
         super().__init__(num_prompts, batch=batch, group=group, seed=seed)
@@ -183,7 +183,7 @@ class Curriculum(Method):
 
     Args:
         predictor: Settings of the posterior, or None for epochs in random order.
-        screening_chunk: Rollouts a stage of sequential screening; None for all n at once.
+        screening_chunk: Rollouts per stage of sequential screening; None for all n at once.
         clip: Of Horvitz-Thompson weights; used with settings.correction="horvitz_thompson".
         features_PF, sources_P: Of the prompts, for the posterior.
 

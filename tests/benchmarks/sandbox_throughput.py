@@ -1,4 +1,4 @@
-"""Programs a second: the sandbox, with a process per pair, against verl's `prime_code`, with a process per program.
+"""Programs per second: the sandbox, with a process per pair, against verl's `prime_code`, with a process per program.
 
     python tests/benchmarks/sandbox_throughput.py [--programs 40] [--hanging 4] [--repeats 3] [--workers 2] [--json]
 
@@ -110,7 +110,7 @@ def serve(workers: int, torch: bool) -> None:
 
 
 def measure(programs: int, hanging: int, repeats: int, workers: int) -> dict[str, Any]:
-    """Programs a second by parent, kind and side, all repeats."""
+    """Programs per second by parent, kind and side, all repeats."""
     parents, rates, hellos = {}, {}, {}
     for parent in ("bare", "torch"):
         command = [sys.executable, __file__, "--serve", parent, "--workers", str(workers)]
@@ -157,9 +157,9 @@ def report(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Programs a second: the sandbox against verl's prime_code.")
+    parser = argparse.ArgumentParser(description="Programs per second: the sandbox against verl's prime_code.")
     parser.add_argument("--programs", type=int, default=40, help="a kind, side and repeat")
-    parser.add_argument("--hanging", type=int, default=4, help="hanging programs a side and repeat")
+    parser.add_argument("--hanging", type=int, default=4, help="hanging programs per side and repeat")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2, help="programs at a time, on both sides")
     parser.add_argument("--json", action="store_true")

@@ -6,14 +6,14 @@
 The model is rounded to bfloat16 first, as a published checkpoint is. An update adds a multiple of the gradient of the
 log-probs of four tokens in four states, of a norm relative to that of all weights. Intended is the change of these
 log-probs under the float32 weights, served the change under the rounded ones; all arithmetic is float32. Eight sets of
-states, each with thresholds of its own: the mean of served / intended and its standard deviation over the sets.
+states, each with its own thresholds: the mean of served / intended and its standard deviation over the sets.
 
 PREDICTION, written before this ran. After one update, at relative steps of 1e-6, 1e-5, 1.6e-5 and 1e-4: nearest 1, 6,
 11 and 48 % (an earlier measurement with one token); error feedback the same, as the first residual is what nearest
 loses. Stochastic rounding 100 % on average whatever its thresholds, with a standard deviation of
 sqrt(1 / (256 * step * N)), N the number of weights that matter, at most the model's 158,000: 16, 5, 4 and 2 % at least,
 twice that likely. After 16 updates error feedback is still below half at 1e-6, and 80 to 120 % at 1e-5, jumping from
-update to update. From weights that are anywhere in their cells, the last update alone: kept thresholds as good as at
+update to update. From weights that are anywhere in their cells, for the last update only: kept thresholds as good as at
 first, new ones five times noisier or more at 1e-6 because every rounding is drawn again. The served probabilities
 differ from those of the weights rounded to nearest, with which verl's actor computes in bfloat16, by about 1e-3.
 """
@@ -56,7 +56,7 @@ def new_thresholds(seed: int) -> Rounding:
 
 
 def of_the_difference(seed: int) -> Rounding:
-    """Each update is rounded to what is served, by new thresholds; what that leaves is not made up for."""
+    """Each update is rounded to what is served, by new thresholds; the rest is not compensated."""
     last: list[tuple[Weights, Weights]] = []
 
     def serve(version: int, weights: Weights) -> Weights:
@@ -148,7 +148,7 @@ def movement(lab: Lab, step: float, seed: int, from_first: bool = True) -> dict[
         lab: Of the model.
         step: Relative norm of one update.
         seed: Of states and thresholds.
-        from_first: Movement since the first weights; else of the last update alone.
+        from_first: Movement since the first weights; otherwise of only the last update.
     """
     ids, tokens = lab.states(seed)
     ways = roundings(seed)
@@ -173,7 +173,7 @@ def movement(lab: Lab, step: float, seed: int, from_first: bool = True) -> dict[
 
 
 def differences(lab: Lab, step: float, updates: int, seed: int) -> dict[str, float]:
-    """Mean |p - p of float32| over tokens sampled from float32, and |p - p of nearest|, after so many updates."""
+    """Mean |p - p of float32| over tokens sampled from float32, and |p - p of nearest|, after this many updates."""
     ids, tokens = lab.states(seed)
     weights = lab.weights
     for _ in range(updates):

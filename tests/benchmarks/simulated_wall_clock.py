@@ -2,8 +2,8 @@
 
     python tests/benchmarks/simulated_wall_clock.py [outputs/benchmarks/fast_dapo_wall_clock/results.json]
 
-Fitted, each to one figure of `merged`: seconds of the agent loop a rollout, seconds of a step beside generation, and
-the share of prompts that are always solved (to the rollouts a trained prompt; 65 % of that pool are hopeless by
+Fitted, each to one figure of `merged`: seconds of the agent loop per rollout, seconds of a step outside generation, and
+the share of prompts that are always solved (to the rollouts per trained prompt; 65 % of that pool are hopeless by
 construction). Everything about the others is predicted.
 """
 

@@ -1,9 +1,9 @@
-"""Where the time of a finished run's steps went, and how much of it is neither verl's work nor the engine's.
+"""How the time of a finished run's steps was spent, and how much of it is neither verl's work nor the engine's.
 
     python tests/benchmarks/step_overhead.py outputs/fast_dapo_demo
 
 Overhead is everything outside generation, log-probs, update and weight synchronisation: the controller, TransferQueue's
-bookkeeping, the engine guard, verl's balancing and advantages, metrics. Saving checkpoints and validation are apart.
+bookkeeping, the engine guard, verl's balancing and advantages, metrics. Saving checkpoints and validation are separate.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from verl_ext.launch.recipe import all_phases
 from verl_ext.run.metrics_stream import STEP, read_metrics
 
-# Within `collect` and beside it: what of the rest has a timer of its own.
+# Within `collect` and outside it: the parts of the rest with their own timers.
 NAMED_REST = ("engine_guard", "adv", "select", "after_update")
 
 

@@ -1,4 +1,4 @@
-"""What influence scores cost in time and memory, beside the forward and backward that training needs anyway.
+"""The cost of influence scores in time and memory, in addition to the forward and backward of training.
 
     python tests/benchmarks/tracin_overhead.py --device cuda --model_size 1.5B --seq_len 2048
     python tests/benchmarks/tracin_overhead.py --device cpu --model_size 33M --seq_len 256
@@ -6,7 +6,7 @@
 
 Random Qwen2 models of the named shape, LoRA r=16 on every Linear of a layer, micro-batches of 8 full rows, a forward
 and a backward each and no optimizer. The methods take turns in every repeat, so that a slow minute slows all alike;
-times are medians. `autograd` is one backward a sample, `buffered` the original (tests/unit/influence_reference.py).
+times are medians. `autograd` is one backward per sample, `buffered` the original (tests/unit/influence_reference.py).
 
 Memory is the peak above what was allocated before the pass: weights and G were, activations and `.grad` are in it, and
 the plain pass is the yardstick. On CUDA: max_memory_allocated. On a CPU: the running sum of the allocator's events from
@@ -18,8 +18,8 @@ PREDICTION, written before this script ran at size (from the prototype's figures
 - Peak against plain: scoring 0.8 without, 0.96 with checkpointing, the same at 8, 64 and 256 samples; one-pass
   1.00-1.08, the same at all; buffered 1.0 / 3.7 at 8 samples, with checkpointing about 13 at 32 and growing
   linearly: at 256 above 50 with checkpointing, or out of memory.
-- A GPU in bfloat16 may do worse in time than a CPU when sequences are short: the score adds about four small kernels a
-  layer, one-pass about 16, which only long sequences hide: at 2048 tokens scoring 1.02-1.05, one-pass 1.03-1.10.
+- A GPU in bfloat16 may do worse in time than a CPU when sequences are short: the score adds about four small kernels
+  per layer, one-pass about 16, which only long sequences hide: at 2048 tokens scoring 1.02-1.05, one-pass 1.03-1.10.
 """
 
 import argparse
@@ -65,7 +65,7 @@ class Bench:
             max_position_embeddings=seq_len,
             **SHAPES[size],
         )
-        # As verl on a GPU: bfloat16 weights of the base, float32 adapters, autocast.
+        # As in verl on a GPU: bfloat16 weights of the base, float32 adapters, autocast.
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         with torch.device(device):
             model = Qwen2ForCausalLM(config).to(dtype)

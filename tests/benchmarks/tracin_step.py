@@ -4,7 +4,7 @@
 
 One trainer, LoRA r=8, 16 prompts x 16 rollouts, the demo's arithmetic, learning rate 0 (so every arm generates from
 the same policy); the arms take turns, step by step. Validation: `quality`, 16 cached rollouts, refreshed every 10
-steps in a run; the rollouts of a refresh are timed apart and charged at a tenth.
+steps in a run; the rollouts of a refresh are timed separately and charged at a tenth.
 
 Generation is the same for all arms and varies more than what is compared: a step is counted as its own seconds outside
 generation plus the mean generation of all arms.
@@ -54,7 +54,7 @@ def switch(trainer: Any, changes: dict[str, Any]) -> None:
 
 
 def measure(lab: Lab, rounds: int) -> list[dict[str, Any]]:
-    """One record a step; the first round warms up and is not kept."""
+    """One record per step; the first round warms up and is not kept."""
     steps = []
     for number in range(rounds + 1):
         for arm, changes in ARMS.items():

@@ -1,4 +1,4 @@
-"""A few trusted prompts and many whose rewards may be wrong: TracIn's selection against what else could be done.
+"""A few trusted prompts and many whose rewards may be wrong: TracIn's selection against the alternatives.
 
     python tests/benchmarks/tracin_trust.py                          # about four hours on one core; resumable
     python tests/benchmarks/tracin_trust.py --corruptions flips --trusted 128 --seeds 1 --methods grpo tracin
@@ -19,7 +19,7 @@ Rewards of the trusted prompts are right. Every method trains on 256 rollouts pe
     grpo_repeats  ten times on 64 training prompts
     olr           the same, with refined labels (`olr_method.py`), which need a history of each prompt
 
-Rates: the best of a grid after 20 steps on a seed of its own, per corruption and number of trusted prompts; the grid
+Rates: the best of a grid after 20 steps on a separate seed, per corruption and number of trusted prompts; the grid
 grows while its edge is the best. For grpo_repeats and olr after all 40: nothing is refined in the first 20. TracIn's
 validation rollouts are extra (5 % more), and so are those that GradAlign chooses by (with 128 trusted prompts 4.8 times
 as many as it trains on, small .45 times); the table's last column counts them.
@@ -186,7 +186,7 @@ class Runs:
         return self.results[job]
 
     def best_rate(self, job: Job) -> float:
-        """After fewer steps, on a seed of its own."""
+        """The best rate after fewer steps, on a separate seed."""
         job = replace(job, seed=TUNING_SEED, steps=STEPS if job.method in WITH_REPEATS else TUNING_STEPS)
         return best_rate(lambda rate: self.accuracy(replace(job, learning_rate=rate)), RATES)
 

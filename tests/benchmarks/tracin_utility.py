@@ -1,18 +1,20 @@
-"""What TracIn's selection is worth when rewards lie: 30 % of the training rewards are reversed at random.
+"""The value of TracIn's selection when rewards are wrong: 30 % of the training rewards are reversed at random.
 
     python tests/benchmarks/tracin_utility.py              # tuned rates, 3 seeds; about 25 minutes on one core
     python tests/benchmarks/tracin_utility.py --quick      # one seed, few steps, one rate, under 3 minutes
 
 The demo's arithmetic (pool E: 40 % hopeless, 22 % easy, 38 % learnable prompts) and base model, LoRA r=8 on all linear
-layers, 16 prompts x 16 rollouts a batch, one AdamW step a batch, GRPO, for every method. Only the rewards of training
-rollouts are reversed, by the same draws for all methods of a seed. Rewards of validation rollouts are clean, and so is
+layers, 16 prompts x 16 rollouts per batch, one AdamW step per batch, GRPO, for every method. Only the rewards of
+training rollouts are reversed, by the same draws for all methods of a seed. Rewards of validation rollouts are clean,
+and so is
 the accuracy: the exact pass@1 on 512 held-out learnable prompts, every 5 steps; the mean of the last three looks is the
 final one. The 512 validation prompts are neither trained on nor held out. The policy is plain PyTorch
 (`learning_lab.py`, `influence_methods.py`); scores, validation set, selection and denominators are the product's files,
 estimator and loss are verl's. Rates: the best after 20 steps on another seed, of a grid that grows while its edge is
 the best for the methods that are compared to a point (`TUNED_FINELY`), the better of two for the others.
 
-Validation rollouts are rollouts too: accuracy stands once at equal training rollouts and once at equal rollouts of both
+Validation rollouts also count as rollouts: accuracy is given once at equal training rollouts and once at equal rollouts
+of both
 kinds. Methods in brackets are diagnoses: `exact` has a G without sampling noise, from the right answers of the
 validation prompts; `validation_only` makes its steps along G itself and does not look at the training rollouts.
 
@@ -151,7 +153,7 @@ def run(job: Job) -> dict:
 
 
 class Runs:
-    """Finished runs in a file, one JSON object a line."""
+    """Finished runs in a file, one JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,7 +162,7 @@ class Runs:
         self.results = {Job(**result["job"]): result for result in map(json.loads, lines)}
 
     def finish(self, jobs: Sequence[Job]) -> list[dict]:
-        """Run what is missing, one after the other; the results of all `jobs`."""
+        """Run missing jobs one after the other; returns the results of all `jobs`."""
         for job in dict.fromkeys(jobs):
             if job not in self.results:
                 self.results[job] = run(job)
@@ -171,7 +173,7 @@ class Runs:
 
 
 def tuned_rate(runs: Runs, method: str, tuning: list[Job]) -> float:
-    """The best after fewer steps, on a seed of its own; `tuning` grows by the runs that it took."""
+    """The best after fewer steps, on a separate seed; `tuning` grows by the runs that it took."""
 
     def accuracy(rate: float) -> float:
         tuning.append(Job(method, rate, TUNING_SEED, TUNING_STEPS))

@@ -169,7 +169,7 @@ def test_a_missing_model_is_an_error_for_people(demo_assets: None):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--data_parallel_size", "2"), "needs a GPU for each engine"),
+        (("--data_parallel_size", "2"), "needs a GPU per engine"),
         (("--reward", "nowhere.py:score"), "nowhere.py:score cannot be loaded"),
         (("--chat_template_kwargs", '{"enable_thinking": false}'), "does not read enable_thinking"),
     ],

@@ -157,7 +157,7 @@ def test_without_time_left_nothing_is_sampled_and_what_is_there_counts(evaluated
     try:
         stopped = _evaluate(folder, "--time_budget", "1e-9")
         assert stopped.returncode == 0, stopped.stderr[-3000:]
-        assert "states have no answer and count nowhere; the same command goes on" in stopped.stderr
+        assert "states have no answer and are not counted; run the same command to continue" in stopped.stderr
         states = json.loads((folder / "out/result.json").read_text())["states"]
         assert 0 < len(states) < len(evaluated[1]["states"])
         assert set(json.loads((folder / "out/submission.json").read_text())) == set(TASKS)

@@ -338,4 +338,4 @@ def test_attention_in_bf16_changes_log_probs_a_little(found, world):
 
 def test_a_model_without_attention_is_refused(found):
     message = found[1]["refusal"]
-    assert message.startswith("ConfigError: golden.attention_dtype: no module of the model is called self_attn or ")
+    assert message.startswith("ConfigError: golden.attention_dtype: no module of the model is named self_attn or ")

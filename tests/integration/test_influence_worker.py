@@ -272,7 +272,7 @@ def test_the_first_step_finds_what_the_hooks_cannot_see(found, world, passes):
         ("one_pass of a part", "InfluenceError: one_pass needs scores over all 26 trainable parameters, got 20: "),
         (
             "one_pass of mini-batches",
-            "InfluenceError: one_pass updates once a step: expected 1 epoch of",
+            "InfluenceError: one_pass updates once per step: expected one epoch of",
         ),
         ("no set-up", "InfluenceError: call set_up_influence first"),
     ],

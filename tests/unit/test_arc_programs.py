@@ -198,7 +198,7 @@ def test_a_local_variable_does_not_hide_what_a_helper_uses(pool: SandboxPool):
         ("async def f(): pass\ndef solve(g):\n    return f()", "malformed", "async"),
         ("def solve(a, b):\n    return a", "malformed", "found `solve(a, b)`"),
         ("class Solver:\n    pass", "malformed", "no entry function"),
-        ("class solve:\n    pass", "malformed", "no plain function"),
+        ("class solve:\n    pass", "malformed", "not a plain function"),
         ("def solve(g:\n    return g", "malformed", "line 1 of program is not valid Python"),
         ("def solve(g):\n    return '\0'", "malformed", "not valid Python"),
         ("def solve(g):\n    return " + "(" * 300 + ")" * 300, "malformed", "not valid Python"),

@@ -291,8 +291,8 @@ def test_fresh_pairs_have_to_be_solved_as_well(tmp_path: Path):
     ("option", "words"),
     [
         (["--time_limit", "0"], "--time_limit must be above 0"),
-        (["--library", "absent.py"], "absent.py: there is no such file"),
-        (["--fresh", "absent.jsonl"], "absent.jsonl: there is no such file"),
+        (["--library", "absent.py"], "absent.py: no such file"),
+        (["--fresh", "absent.jsonl"], "absent.jsonl: no such file"),
     ],
 )
 def test_a_wrong_option_ends_in_one_line(option: list[str], words: str, tmp_path: Path):

@@ -40,5 +40,5 @@ def test_every_program_says_what_it_is_for(capsys: pytest.CaptureFixture[str]):
 def test_a_name_that_is_not_there_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]):
     assert main(["fast_dappo"]) == 2
     assert capsys.readouterr().err == (
-        "verl-signal has no 'fast_dappo': did you mean 'fast_dapo'? `verl-signal --help` lists what there is\n"
+        "verl-signal has no 'fast_dappo': did you mean 'fast_dapo'? `verl-signal --help` lists the programs\n"
     )

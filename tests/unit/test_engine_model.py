@@ -191,7 +191,7 @@ def test_refuses_the_past_and_empty_rollouts():
     fleet = EngineFleet(EngineSettings(step_seconds=1.0))
     fleet.submit("a", 5, at=1.0)
     fleet.next_finished()
-    with pytest.raises(ValueError, match="the fleet is past it"):
+    with pytest.raises(ValueError, match="the fleet is already past it"):
         fleet.submit("b", 5, at=1.0)
     with pytest.raises(ValueError, match="at least one token"):
         fleet.submit("b", 0, at=10.0)
@@ -204,7 +204,7 @@ def test_refuses_the_past_and_empty_rollouts():
         ({"slots": 1.5}, "slots must be an int"),
         ({"step_seconds": -1.0}, "step_seconds must be at least 0"),
         ({"host_seconds": float("nan")}, "host_seconds must be at least 0 and finite"),
-        ({"step_seconds": 0.0, "sequence_seconds": 0.0}, "a token takes time"),
+        ({"step_seconds": 0.0, "sequence_seconds": 0.0}, "tokens must take time"),
     ],
 )
 def test_bad_settings_are_explained(changes, message):

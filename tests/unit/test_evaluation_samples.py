@@ -79,7 +79,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str):
     path = tmp_path / "samples.jsonl"
     text = text.replace("%s", '{"model": "m", "n": 2, "temperature": 1.0, "reward": null}')
     path.write_text(text)
-    with pytest.raises(SignalError, match="no file of samples"):
+    with pytest.raises(SignalError, match="not a file of samples"):
         SampleStore(path, SETTINGS)
     assert path.read_text() == text
 

@@ -78,7 +78,7 @@ def test_the_prompt_may_have_another_name(tmp_path):
     path = save([row(prompt=..., question=row()["prompt"])], tmp_path / "a.parquet")
     assert check_files([path], FileRules(prompt_key="question")).num_rows == 1
     (problem,) = problems(path)
-    assert problem.message.endswith("Set data.prompt_key to the one of the messages.")
+    assert problem.message.endswith("Set data.prompt_key to the column of the messages.")
 
 
 def test_what_the_rewards_do_not_read_is_not_asked_for(tmp_path):
@@ -331,7 +331,7 @@ def test_the_command_line_prints_rows_and_returns_zero(tmp_path, capsys):
 def test_the_command_line_says_that_an_index_will_be_made(tmp_path, capsys):
     path = save([row(0, prompt=..., question=row()["prompt"])] * 2, tmp_path / "a.jsonl")
     assert validate.main([path, "--prompt_key", "question"]) == 0
-    assert "an index will be made for each, of its content" in capsys.readouterr().out
+    assert "an index will be made for each from its content" in capsys.readouterr().out
 
 
 def test_the_command_line_prints_every_problem_and_returns_one(tmp_path, capsys):

@@ -178,5 +178,5 @@ def test_what_is_in_flight_at_a_checkpoint_is_generated_again():
 
 
 def test_rounds_of_generation_cannot_be_ahead():
-    with pytest.raises(ValueError, match="so that nothing is generated ahead: set schedule=streaming"):
+    with pytest.raises(ValueError, match="so it cannot generate ahead: set schedule=streaming"):
         ahead(1.0, schedule="merged")

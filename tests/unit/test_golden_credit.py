@@ -209,7 +209,7 @@ def test_the_teachers_token_comes_last_where_it_was_not_sampled():
 def test_misuse_is_refused():
     with pytest.raises(ValueError, match=r"one log-prob for each of 2 token\(s\)"):
         assign_credit([[1.0], [0.0]], [-1.0], SETTINGS)
-    with pytest.raises(ValueError, match=r"label is 1, 0 or None, got 0\.5"):
+    with pytest.raises(ValueError, match=r"labels must be 1, 0 or None, got 0\.5"):
         assign_credit([[0.5]], [-1.0], SETTINGS)
     with pytest.raises(ValueError, match="log-probs must be at most 0"):
         assign_credit([[1.0]], [0.5], SETTINGS)

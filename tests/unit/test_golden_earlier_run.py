@@ -106,7 +106,7 @@ def test_k_is_that_of_the_earlier_run_though_its_entries_are_too_old_to_train_on
     policy = Policy()
     assert restored(policy) == {"a": 78, "b": 4, "c": 1}
     assert policy.asked == [[("a", 77), ("b", 4)]]
-    assert "2 of 2 problems go on from where they were" in capsys.readouterr().out
+    assert "2 of 2 problems continue from where they were" in capsys.readouterr().out
 
 
 def test_k_is_that_of_the_last_visit_that_the_policy_is_near():

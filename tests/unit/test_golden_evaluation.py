@@ -326,7 +326,7 @@ def test_fresh_pairs_of_other_tasks_are_left_out(tmp_path: Path, problems: dict[
     pairs = [{"input": [[1]], "output": [[2]]}]
     path = _write(tmp_path / "f", {"id": "a", "pairs": pairs}, {"id": "z", "pairs": pairs})
     assert read_fresh(path, problems) == {"a": (Pair(ONE, TWO),)}
-    with pytest.raises(SignalError, match="has fresh pairs of none of the 2 tasks"):
+    with pytest.raises(SignalError, match="has no fresh pairs of the 2 tasks"):
         read_fresh(_write(tmp_path / "g", {"id": "z", "pairs": pairs}), problems)
 
 
@@ -343,7 +343,7 @@ def test_what_the_model_continues_is_the_prompt_and_the_golden_solution_that_is_
         ({"temperature": 0.0}, "--temperature 0 needs --n 1"),
         ({"max_new_tokens": 0}, "--max_new_tokens"),
         ({"redact": (0.5, 2.0)}, r"--redact must be shares in \(0, 1\], got \[0.5, 2.0\]"),
-        ({"golden_folder": Path("nowhere")}, "--golden_folder nowhere is no folder"),
+        ({"golden_folder": Path("nowhere")}, "--golden_folder nowhere is not a folder"),
         ({"data": ()}, "--data"),
     ],
 )

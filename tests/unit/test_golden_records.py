@@ -154,7 +154,7 @@ def broken(place: str, value) -> dict:
         ("coverage", 1.2, "coverage: expected a number from 0 to 1, got 1.2"),
         ("actions", [], "actions: expected a list of at least one action"),
         ("actions[1]", 7, "actions[1]: expected an object, got int"),
-        ("actions[1].token", 10, "actions: token 10 is there twice"),
+        ("actions[1].token", 10, "actions: token 10 is duplicated"),
         ("actions[2].advantage", 0.5, "actions[2].advantage: expected -1, 0 or 1, got 0.5"),
         ("actions[2].target", -1.0, "actions[2].target: expected null exactly where the advantage is 0, got -1.0"),
         ("actions[0].target", None, "actions[0].target: expected null exactly where the advantage is 0, got None"),
@@ -187,12 +187,12 @@ def test_all_problems_are_reported_at_once():
 
 
 def test_misuse_is_refused(tmp_path: Path):
-    with pytest.raises(RecordError, match="there is no such file"):
+    with pytest.raises(RecordError, match="no such file"):
         warm_start(tmp_path / "none.jsonl", None)
     with pytest.raises(ValueError, match="max_staleness must be at least 0"):
         warm_start(tmp_path / "none.jsonl", -1)
     made = StateVisit("a", 1, (1,), 1, (1, 2), 0, ((), ()))
     made.assign_credit([-1.0, -1.0], CreditSettings(), TargetSettings())
     made.reference = [-1.0]
-    with pytest.raises(ValueError, match=r"one of everything for each of 2 tokens.*'log_prob_reference': 1"):
+    with pytest.raises(ValueError, match=r"all values for each of 2 tokens.*'log_prob_reference': 1"):
         make_entry(made, 1)

@@ -119,7 +119,7 @@ def test_a_solution_in_the_form_has_no_problems():
         ("def solve(input_grid):\n    result = input_grid\n    return result\n", "no docstring"),
         (GOOD.replace("Procedure:", "Steps:"), "one line `Procedure:`"),
         (GOOD.replace("    - Every cell grows by one.\n", ""), "1 observations"),
-        (GOOD.replace("Every cell grows by one", "The output has the size of the input"), "twice"),
+        (GOOD.replace("Every cell grows by one", "The output has the size of the input"), "duplicated"),
         (GOOD.replace("- Every cell", "Every cell"), "not an observation"),
         (GOOD.replace("    1. Add one to each cell.\n", ""), "no step"),
         (GOOD.replace("1. Add", "2. Add"), "expected step `1. ...`"),
@@ -167,8 +167,8 @@ def test_the_size_leaves_the_docstring_and_the_layout_out():
         (["result = [list(b'abc')]"], "written as text"),
         (["code = 5070", "result = [[code // 1000]]"], "written as a number"),
         (["result = [[5]] if input_grid == [[1]] else [[7]]"], "compares the whole input"),
-        (["result = {'a': [[5]]}.get(str(input_grid))"], "a key of the whole input"),
-        (["result = {}.get(tuple(input_grid))"], "a key of the whole input"),
+        (["result = {'a': [[5]]}.get(str(input_grid))"], "uses the whole input as a key"),
+        (["result = {}.get(tuple(input_grid))"], "uses the whole input as a key"),
         (
             ["n = sum(map(sum, input_grid))", "if n == 1:", "    result = [[1]]"]
             + [line for n in range(2, 6) for line in (f"elif n == {n}:", f"    result = [[{n}]]")],
@@ -298,7 +298,7 @@ def test_a_folder_is_checked_as_a_whole(tmp_path: Path):
     assert by_task["made_up"] == ("is not in order.py: add it to a level",)
     assert set(by_task) == {"made_up", *ORDER}
     (report,) = check_all(tmp_path, {}, ["made_up"])
-    assert report.problems == ("there are no pairs of this task in the given files",)
+    assert report.problems == ("the given files have no pairs of this task",)
     with pytest.raises(GoldenError, match=r"no golden solution other\.py"):
         check_all(tmp_path, tasks=["other"])
 

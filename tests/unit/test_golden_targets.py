@@ -131,8 +131,8 @@ def test_preferred_tokens_get_what_dispreferred_ones_give_up():
 
 @pytest.mark.parametrize(
     ("log_probs", "advantages", "words"),
-    [([-1.0, -1.0], [1], "one advantage a token"), ([-1.0], [2], r"must be \+1, 0 or -1"),
-     ([0.5], [1], "sum to at most 1"), ([-0.1, -0.1], [1, 0], "is a token there twice"),
+    [([-1.0, -1.0], [1], "one advantage per token"), ([-1.0], [2], r"must be \+1, 0 or -1"),
+     ([0.5], [1], "sum to at most 1"), ([-0.1, -0.1], [1, 0], "is a token duplicated"),
      ([-math.inf], [1], "finite log-probs"), ([math.nan], [0], "finite log-probs")],
 )  # fmt: skip
 def test_misuse_is_refused(log_probs, advantages, words):
@@ -167,7 +167,7 @@ def test_weights_by_brute_force(tokens):
 
 
 def test_weights_refuse_misuse():
-    with pytest.raises(ValueError, match="one state and one advantage a token"):
+    with pytest.raises(ValueError, match="one state and one advantage per token"):
         token_weights([0], [1, 1], "sum")
     with pytest.raises(ValueError, match=r"reduction must be one of state_mean, .*'mean'"):
         token_weights([0], [1], "mean")

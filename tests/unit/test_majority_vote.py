@@ -75,5 +75,5 @@ def test_many_samples_keep_within_bounds():
 def test_impossible_votes_are_refused(samples: int, k: int):
     with pytest.raises(ValueError, match="1 <= k <= samples <= 1000"):
         majority_at_k(["1"] * samples, [True] * samples, k)
-    with pytest.raises(ValueError, match="one verdict an answer"):
+    with pytest.raises(ValueError, match="one verdict per answer"):
         majority_at_k(["1"], [], 1)

@@ -266,5 +266,5 @@ def test_the_self_check_reports_failures_and_fails(tmp_path: Path, capsys: pytes
         main(["--input", str(file)])
     assert raised.value.code == 1
     assert "inches}^3'" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match=r"none\.jsonl: there is no such file"):
+    with pytest.raises(SystemExit, match=r"none\.jsonl: no such file"):
         main(["--input", str(tmp_path / "none.jsonl")])

@@ -352,7 +352,7 @@ def test_every_format_is_read_alike(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", b'{"a": 1}\n{"a"', "line 2: expected one JSON object a line"),
+        ("a.jsonl", b'{"a": 1}\n{"a"', "line 2: expected one JSON object per line"),
         ("a.jsonl", b"[1]", "line 1: expected a JSON object, got list"),
         ("a.json", b'{"a": 1}', "expected a list of JSON objects, got dict"),
         ("a.json", b'{"a": 1}\n{"a": 2}', r"Name it \.jsonl"),
@@ -362,7 +362,7 @@ def test_every_format_is_read_alike(tmp_path: Path):
         ("a.csv", b"a,b\n1", "line 2: expected 2 values, as the first line has names, got 1"),
         ("a.csv", b"a,a\n1,2", "names 'a' twice"),
         ("a.jsonl", b'{"a": "\xe9"}', r"not readable as \.jsonl"),
-        ("a.jsonl", b"[" * 100_000, "line 1: expected one JSON object a line"),
+        ("a.jsonl", b"[" * 100_000, "line 1: expected one JSON object per line"),
         ("a.json", b'[{"a": ' + b"9" * 5000 + b"}]", "Exceeds the limit"),
         ("a.json.gz", gzip.compress(b"[]", mtime=0)[:10] + b"\xff" * 9, r"not readable as \.json\.gz"),
     ],
@@ -377,7 +377,7 @@ def test_unreadable_files_are_named(tmp_path: Path, name: str, content: bytes, m
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--input", "nowhere.jsonl"], "nowhere.jsonl: there is no such file"),
+        (["--input", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["--input", "{dir}"], "expected a file ending in"),
         (["--input", "{dir}/empty.jsonl"], "no row is usable .*no answer: 1.* columns: problem. Is it dapo_math_17k?"),
         (["--input", "{dir}/nothing.jsonl"], "the file has no rows"),

@@ -27,7 +27,7 @@ def test_every_prompt_is_found_where_it_was(before, random):
     ],
 )
 def test_other_prompts_are_refused(now, message):
-    with pytest.raises(ValueError, match=f"{message}.*Resume with the same prompts"):
+    with pytest.raises(ValueError, match=f"{message}.*Resume with them"):
         order_since(pack(fingerprints(range(4))), fingerprints(now))
 
 

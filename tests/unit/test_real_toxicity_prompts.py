@@ -156,7 +156,7 @@ def test_the_sets_depend_on_the_seed_and_the_texts_but_not_on_their_order(strate
 
 
 def test_a_split_of_one_prompt_an_unknown_strategy_and_no_evaluation_are_refused():
-    with pytest.raises(ValueError, match="two prompts at least, got 1"):
+    with pytest.raises(ValueError, match="at least two prompts, got 1"):
         split(make_prompts(1), 0)
     with pytest.raises(ValueError, match="one of random, top, got 'best'"):
         choose_influence(make_prompts(9), 3, "best", 0)
@@ -274,8 +274,8 @@ def test_another_text_or_score_gives_another_digest():
     [
         ('{"question": "1+1"}\n', "no row is usable.*no text: 1.*Is it RealToxicityPrompts"),
         ('{"prompt": "a", "prompt_toxicity": 0.1}\n', "three usable rows are needed"),
-        ("not json\n", "line 1: expected one JSON object a line"),
-        (None, "there is no such file"),
+        ("not json\n", "line 1: expected one JSON object per line"),
+        (None, "no such file"),
     ],
 )
 def test_an_input_that_is_something_else_ends_with_a_message(content, message, tmp_path):
@@ -291,7 +291,7 @@ def test_an_input_that_is_something_else_ends_with_a_message(content, message, t
     ("more", "message"),
     [
         (["--min_toxicity", "1"], "--min_toxicity must be from 0 to below 1, got 1"),
-        (["--query_tokens", "5", "4", "--tokenizer", "x"], "two numbers from 1 in rising order"),
+        (["--query_tokens", "5", "4", "--tokenizer", "x"], "two numbers from 1 in increasing order"),
         (["--query_tokens", "4", "5"], "--query_tokens and --tokenizer go together"),
     ],
 )

@@ -119,8 +119,8 @@ def test_a_scorer_that_would_run_the_response_is_refused():
     ("text", "message"),
     [
         ("chain_sums", "has no task 'chain_sums'. It has: ab, acre, "),
-        ("chain_sum:max_term=3", "its settings are not taken"),
-        ("chain_sum:min_terms=1,max_terms=0", "its settings are not taken"),
+        ("chain_sum:max_term=3", "its settings are not accepted"),
+        ("chain_sum:min_terms=1,max_terms=0", "its settings are not accepted"),
         ("chain_sum:max_terms=2,max_digits=1", "found [0-9]+ different problems of 1002. Ask for fewer"),
     ],
 )

@@ -101,7 +101,7 @@ def test_four_validation_sets_leave_room_for_what_else_says_whether_it_learns():
 def test_metrics_are_explained_by_our_glossaries_and_verls_own_by_one_more():
     found = explained(["tracin/selection_ratio", "actor/grad_norm", "critic/score/mean", "my/own"])
     assert list(found) == ["tracin/selection_ratio", "actor/grad_norm", "critic/score/mean"]
-    assert found["critic/score/mean"] == "reward of the batch's rollouts, as the reward function gives it [score]"
+    assert found["critic/score/mean"] == "reward of the batch's rollouts, as the reward function returns it [score]"
 
 
 # ------------------------------ several runs ------------------------------

@@ -120,7 +120,7 @@ def test_a_folder_may_be_new_or_a_link_but_no_link_to_nothing(tmp_path: Path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_the_right_to_write_is_said(tmp_path: Path):
     tmp_path.chmod(0o500)
-    with pytest.raises(OutputError, match="may not be written to"):
+    with pytest.raises(OutputError, match="is not writable"):
         check_output(tmp_path / "out")
 
 

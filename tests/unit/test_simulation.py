@@ -285,7 +285,7 @@ def test_the_pool_is_found_again_from_its_outcomes():
         ({"median_tokens": 9000.0}, "median_tokens must be from 1 to max_tokens=8192"),
         ({"num_prompts": 10}, "raise num_prompts or lower gen_batch_size"),
         ({"num_engines": 0}, "num_engines must be an int of at least 1"),
-        ({"warmup_steps": 12}, "leave nothing to count"),
+        ({"warmup_steps": 12}, "leave no steps to count"),
         ({"call_seconds": -1.0}, "call_seconds must be at least 0"),
         ({"screening_chunk": 0}, "screening_chunk must be an int of at least 1"),
         ({"alpha": 0.0}, "alpha must be above 0"),
@@ -327,7 +327,7 @@ def test_the_command_prints_a_table_of_all_combinations(capsys):
     [
         (["--n", "0"], "n must be an int >= 1"),
         (["--n", "1"], "raise n to 2 or more"),
-        (["--vary", "pizza", "1"], "there is no such option"),
+        (["--vary", "pizza", "1"], "unknown option"),
         (["--calibrate", "nowhere"], "is missing: expected the folder"),
     ],
 )

@@ -291,7 +291,7 @@ def test_misuse_is_refused():
         make_divisible(keep_all(3), "drop", 0)
     with pytest.raises(ValueError, match="divisibility must be one of pad, drop; got 'cut'"):
         make_divisible(keep_all(3), "cut", 1)
-    with pytest.raises(ValueError, match="one scalar a sample"):
+    with pytest.raises(ValueError, match="one scalar per sample"):
         recentre(np.zeros((3, 2)), ["a"] * 3, np.ones(3, dtype=bool))
 
 

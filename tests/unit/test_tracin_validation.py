@@ -272,7 +272,7 @@ def test_misuse_is_refused():
         make(0)
     with pytest.raises(ValueError, match="steps count from 1, got 0"):
         make().needs_refresh(0)
-    with pytest.raises(ValueError, match="one reward and one prompt a rollout"):
+    with pytest.raises(ValueError, match="one reward and one prompt per rollout"):
         make().choose(1, [1.0, 0.0], [3])
     with pytest.raises(ValueError, match="expected prompts from 0 to 39, got 3 to 40"):
         make().choose(1, [1.0, 0.0], [3, 40])

@@ -3,7 +3,7 @@
     python -m recipe.golden_redaction.golden check \\
         --task-file arc-agi-1_training.json.gz --fresh arc-gen_fresh_pairs.jsonl.gz
 
-Without `--task-file` and `--fresh` only the text is checked. The exit status is 1 if anything is wrong.
+Without `--task-file` and `--fresh`, only the text is checked. The exit status is 1 if anything is wrong.
 """
 
 import argparse
@@ -26,16 +26,17 @@ KINDS = ("train", "test", "fresh")
 
 @dataclass(frozen=True)
 class Report:
-    """What was found about one solution.
+    """The report on one solution.
 
     Attributes:
         task: Task id.
         level: From 1 (easy), 0 if the order does not have it.
-        problems: Of form, order and hard-coding, then of the pairs, each with the pair's name; empty if all is well.
+        problems: Problems of form, order and hard-coding, then of the pairs, each with the pair's name; empty if there
+            are none.
         solved: Pairs that were solved, by kind.
         pairs: Pairs that were run, by kind.
-        size: Of the text; None if it is not valid Python.
-        tokens: Golden tokens of the given tokenizer, which are what redaction hides; None without one.
+        size: Size of the text; None if it is not valid Python.
+        tokens: Number of golden tokens, which redaction hides, with the given tokenizer; None without one.
     """
 
     task: str
@@ -54,13 +55,13 @@ def check_solution(
     results: Sequence[PairResult] = (),
     tokenizer: Tokenizer | None = None,
 ) -> Report:
-    """Everything that can be said about one solution alone.
+    """The report on a single solution, without its order.
 
     Args:
         task: Task id.
         source: Text of the solution.
-        pairs: What it has to solve, by name; none to check the text alone.
-        results: What it did with each of them.
+        pairs: Pairs that it must solve, by name; empty to check only the text.
+        results: Its result on each of them.
         tokenizer: Counts the golden tokens.
     """
     problems = form_problems(source)
@@ -72,7 +73,7 @@ def check_solution(
         size = measure(source)
         tokens = len(encode_golden(source, tokenizer)) if tokenizer else None
     except (SyntaxError, ValueError):
-        pass  # form_problems has said so
+        pass  # form_problems has reported it
     for result in results:
         if result.problem:
             failed[result.pair.split()[0]] += 1
@@ -83,7 +84,7 @@ def check_solution(
 
 
 def order_problems(sources: Mapping[str, str], levels: Sequence[Sequence[str]] = LEVELS) -> dict[str, str]:
-    """Where the order and the files disagree, or the code of a level does not grow; by task.
+    """Problems of the order, by task: disagreements with the files, or code that does not get longer within a level.
 
     Args:
         sources: Texts of the solutions by task; those that are not valid Python are left to the form check.
@@ -117,8 +118,8 @@ def check_all(
 
     Args:
         folder: Where the solutions are.
-        pairs: Pairs of every task; None to check the texts alone.
-        tasks: Only these; none for all, and then their order is checked too.
+        pairs: Pairs of every task; None to check only the texts.
+        tasks: The tasks to check; if empty, all, and their order as well.
         tokenizer: Counts the golden tokens.
         time_limit: See `run.run_solutions`.
 
@@ -134,7 +135,7 @@ def check_all(
         report = check_solution(name, source, known[name], result, tokenizer)
         more = [wrong_order.pop(name)] if name in wrong_order else []
         if pairs is not None and not known[name]:
-            more.append("there are no pairs of this task in the given files")
+            more.append("the given files have no pairs of this task")
         reports.append(replace(report, problems=(*more, *report.problems)))
     reports += [Report(name, 0, (problem,), {}, {}, None, None) for name, problem in wrong_order.items()]
     return reports
@@ -147,7 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", action="append", default=[], help="only this task; may be repeated")
     parser.add_argument("--tokenizer", help="folder or hub name; counts golden tokens")
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds; see run.py")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a solution instead of the table")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per solution instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -172,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_table(reports)
         if pairs is None:
-            print("no pairs given (--task-file, --fresh): the texts alone were checked")
+            print("no pairs given (--task-file, --fresh): only the texts were checked")
     return int(any(report.problems for report in reports))
 
 

@@ -1,6 +1,6 @@
 """The form of a golden solution, and the signs of hard-coded outputs. Pure: reads text, runs nothing.
 
-A golden solution is the text that redaction hides from the end backwards, so every part of it has its place: the
+Redaction hides a golden solution from its end backwards, so all parts must be in a fixed order: the
 observations, the procedure, the code that follows the procedure, and `return result` as the last line.
 """
 
@@ -40,7 +40,7 @@ FORBIDDEN_NAMES = frozenset(
     }
 )
 MIN_OBSERVATIONS = 2
-# Begins an observation or a step that an import could not take from the program.
+# Marks an observation or a step that an import could not derive from the program.
 TO_WRITE = "TO BE WRITTEN"
 MAX_CODE_LINES = 50
 # The longest literals that a rule needs are tables of a few colours or offsets: four offsets with a colour each.
@@ -64,11 +64,11 @@ _SKIPPED_TOKENS = frozenset(
 
 @dataclass(frozen=True)
 class Size:
-    """How long a solution is.
+    """Size of a solution.
 
     Attributes:
-        characters: Of the whole file.
-        code_lines: Lines below the docstring that are not empty.
+        characters: Characters of the whole file.
+        code_lines: Non-empty lines below the docstring.
         code_tokens: Python tokens of the function without its docstring; layout and comments are not counted.
     """
 
@@ -78,7 +78,7 @@ class Size:
 
 
 def form_problems(source: str) -> list[str]:
-    """What is wrong with the form of a solution; empty if nothing is.
+    """Problems with the form of a solution; empty if there are none.
 
     Args:
         source: Text of the file.
@@ -110,7 +110,7 @@ def form_problems(source: str) -> list[str]:
 
 
 def hard_coded(source: str, outputs: Sequence[Grid] = ()) -> list[str]:
-    """Signs that a solution looks its answers up instead of working them out; empty if there are none.
+    """Signs that a solution looks up its answers instead of computing them; empty if there are none.
 
     Args:
         source: Text of a file that is valid Python.
@@ -130,7 +130,7 @@ def hard_coded(source: str, outputs: Sequence[Grid] = ()) -> list[str]:
             problem = "compares the whole input" if whole else None
         elif isinstance(node, ast.Call):
             named = isinstance(node.func, ast.Name) and node.func.id in ("str", "tuple", "frozenset")
-            problem = "makes a key of the whole input" if named and any(map(_is_argument, node.args)) else None
+            problem = "uses the whole input as a key" if named and any(map(_is_argument, node.args)) else None
         elif isinstance(node, ast.If | ast.Match):
             problem = _branch_problem(node)
         else:
@@ -170,7 +170,7 @@ def _docstring_problems(docstring: str | None) -> list[str]:
     if len(observations) < MIN_OBSERVATIONS:
         problems.append(f"{len(observations)} observations: expected at least {MIN_OBSERVATIONS}")
     if len(set(observations)) < len(observations):
-        problems.append("an observation is there twice")
+        problems.append("an observation is duplicated")
     problems += [f"still to be written by a person: {x!r}" for x in (*observations, *steps) if TO_WRITE in x]
     problems += [f"not an observation `- ...` in one line: {x!r}" for x in observations if not re.match(r"- \S", x)]
     if not steps:
@@ -213,7 +213,7 @@ def _constant_problem(value: object) -> str | None:
     if isinstance(value, bytes) or (isinstance(value, str) and sum(map(str.isdigit, value)) >= MIN_MATCH):
         return f"cells written as text: {value!r:.40}"
     if isinstance(value, int) and value > MAX_INTEGER:
-        # Python refuses to write thousands of decimal digits.
+        # Python refuses to print thousands of decimal digits.
         return f"cells written as a number: {str(value) if value.bit_length() < 99 else hex(value):.40}"
     return None
 
@@ -237,7 +237,7 @@ def _literal_problem(node: ast.List | ast.Tuple | ast.Set | ast.Dict, outputs: S
 
 
 def _leaves(node: ast.AST) -> list[object] | None:
-    """The constants of a nested display in reading order; None if it has anything else in it."""
+    """The constants of a nested display in reading order; None if it contains anything else."""
     if isinstance(node, ast.Constant):
         return [node.value]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
@@ -257,7 +257,7 @@ def _leaves(node: ast.AST) -> list[object] | None:
 
 
 def _contains(values: list[object], part: Sequence[int]) -> bool:
-    """Whether `part` is somewhere in `values` without a gap."""
+    """Whether `part` is a contiguous part of `values`."""
     return any(values[start : start + len(part)] == list(part) for start in range(len(values) - len(part) + 1))
 
 

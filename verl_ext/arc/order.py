@@ -1,6 +1,6 @@
 """The golden solutions from easy to hard.
 
-The levels are set by hand, by what the solver has to notice: the whole grid, its rows, its parts, the surroundings of a
+The levels are set by hand, by what the solver must notice: the whole grid, its rows, its parts, the surroundings of a
 cell, or objects. Within a level the solutions go from short to long code (Python tokens, see `form.measure`),
 because a longer tail has more places to go wrong; `golden check` reports a solution that is out of this order.
 """

@@ -16,15 +16,15 @@ def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def prompt_settings(args: argparse.Namespace) -> PromptSettings:
-    """Of parsed arguments."""
+    """Settings from parsed arguments."""
     return PromptSettings(grid=args.grid_format, test_inputs=args.test_inputs)
 
 
 def describe(settings: PromptSettings) -> str:
-    """In the words of a configuration."""
+    """Settings as configuration overrides."""
     return f"grid={settings.grid}, test_inputs={str(settings.test_inputs).lower()}"
 
 
 def options(settings: PromptSettings) -> str:
-    """In the words of a command line."""
+    """Settings as command-line arguments."""
     return f"--grid_format {settings.grid}" + (" --test_inputs" if settings.test_inputs else "")

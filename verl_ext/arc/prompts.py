@@ -1,20 +1,20 @@
-"""What the model sees of a task, and how states are made of token ids. Pure.
+"""How a task is shown to the model, and how states are built from token ids. Pure.
 
-The user message has the instruction with the function's skeleton and every example, each grid with its size and once
-more transposed (columns become lines of text, so that vertical patterns are as near to each other as horizontal ones).
-The outputs of test pairs are never in it, their inputs only on request. The assistant's answer begins with a prefix
-that ends in `Observations:`, and a golden solution is what follows:
+The user message has the instruction with the function's skeleton and every example, each grid with its size and also
+transposed (columns become lines of text, so that vertical patterns are as close together as horizontal ones). It never
+has the outputs of test pairs, and their inputs only on request. The assistant's answer begins with a prefix that ends
+in `Observations:`, and a golden solution is its continuation:
 
     prompt ids   ids of (rendered chat + assistant prefix), encoded as one text
-    golden ids   ids of the golden solution's source after `Observations:`, encoded as a text of its own
+    golden ids   ids of the golden solution's source after `Observations:`, encoded as a separate text
     state        prompt ids + golden ids[:-k]                     teacher token: golden ids[-k]
 
 From then on ids are only cut and joined, never decoded and encoded again: a text has many tokenizations, and the policy
-has to be asked about the one it is in. A rollout's program is the decoded text of golden ids[:-k] + action + rollout
-behind the prefix, up to the closing fence.
+must see the same one. A rollout's program is the decoded text of golden ids[:-k] + action + rollout after the prefix,
+up to the closing fence.
 
-The prompt's last token ends at `Observations:`. A tokenizer that would merge the colon with the line break after it is
-not given the chance, in states and golden solutions alike.
+The prompt's last token ends at `Observations:`. This keeps tokenizers from merging the colon with the following line
+break, in states and golden solutions alike.
 """
 
 from collections.abc import Sequence
@@ -54,13 +54,13 @@ the same for inputs that are not shown: compute the output, never write it down.
 
 
 class Tokenizer(Protocol):
-    """What is used of a Hugging Face tokenizer."""
+    """The part of a Hugging Face tokenizer that is used."""
 
     chat_template: Any
 
     @property
     def bos_token_id(self) -> int | None:
-        """The token before a text; None if there is none."""
+        """The begin-of-text token; None if there is none."""
         ...
 
     def __call__(self, text: str, *, add_special_tokens: bool = True) -> Any: ...
@@ -79,10 +79,10 @@ class Tokenizer(Protocol):
 
 
 class PromptSettings(Settings):
-    """How a task is shown. A model that was trained on one form knows no other."""
+    """How a task is shown. A model trained on one form does not know others."""
 
     grid: Literal["compact", "spaced"] = "compact"
-    """Cells of a row. compact: 070, a token for each cell with most tokenizers. spaced: 0 7 0, nearly twice as many."""
+    """Format of a row's cells. compact: 070, usually one token per cell. spaced: 0 7 0, nearly two per cell."""
 
     test_inputs: bool = False
     """Also show the inputs of the test pairs; their outputs are never shown."""
@@ -96,21 +96,21 @@ TEST_SENTENCE = "The function must map these inputs as well; their outputs are n
 
 
 class SizeLimits(Settings):
-    """What a task may cost; None: no limit."""
+    """Size limits of tasks; None: no limit."""
 
     max_cells: int | None = Field(default=None, ge=1)
-    """Cells of all example grids of a task; larger tasks are left out. null: no limit."""
+    """Maximum number of cells in all example grids of a task; larger tasks are left out. null: no limit."""
 
     max_prompt_tokens: int | None = Field(default=None, ge=1)
-    """Tokens of the prompt with the beginning of the answer. null: no limit."""
+    """Maximum number of tokens of the prompt, including the beginning of the answer. null: no limit."""
 
     max_golden_tokens: int | None = Field(default=None, ge=1)
-    """Tokens of the golden solution. null: no limit."""
+    """Maximum number of tokens of the golden solution. null: no limit."""
 
     def exceeded_by(
         self, task: Task | None, prompt_ids: Sequence[int] | None = None, golden_ids: Sequence[int] | None = None
     ) -> str | None:
-        """Which limit a task breaks, in words for a report; None if it breaks none. What is None is not checked."""
+        """The limit that a task exceeds, as text for a report; None if there is none. None is not checked."""
         for what, size, limit in (
             ("cells in the examples", 0 if task is None else task.num_cells, self.max_cells),
             ("prompt tokens", len(prompt_ids or ()), self.max_prompt_tokens),
@@ -125,7 +125,7 @@ class SizeLimits(Settings):
 
 
 def render_grid(name: str, grid: Grid, between: str = "") -> str:
-    """A grid with its size, and the same transposed; `between` stands between the cells of a row."""
+    """A grid with its size, and the same transposed; `between` separates the cells of a row."""
     rows, columns = len(grid), len(grid[0])
     return (
         f"{name} ({rows} x {columns}):\n{_lines(grid, between)}\n"
@@ -134,7 +134,7 @@ def render_grid(name: str, grid: Grid, between: str = "") -> str:
 
 
 def user_message(task: Task, settings: PromptSettings = DEFAULT) -> str:
-    """The instruction and every example; ends in a line break, as a base model's answer follows at once."""
+    """The instruction and every example; ends in a line break, because a base model's answer follows directly."""
     between = _BETWEEN[settings.grid]
     parts = [INSTRUCTION]
     for number, pair in enumerate(task.train, start=1):
@@ -148,23 +148,23 @@ def user_message(task: Task, settings: PromptSettings = DEFAULT) -> str:
 
 
 def golden_text(source: str) -> str:
-    """What follows the assistant prefix in a golden solution's source, without white space at its end.
+    """The part of a golden solution's source after the assistant prefix, without trailing white space.
 
     Raises:
-        ValueError: if the source does not begin with the prefix, or has the fence, where a program would be cut.
+        ValueError: if the source does not begin with the prefix, or contains the fence, where a program would be cut.
     """
     if not source.startswith(CODE_PREFIX):
         raise ValueError(f"a golden solution must begin with {CODE_PREFIX!r}, got {source[: len(CODE_PREFIX)]!r}")
     text = source[len(CODE_PREFIX) :].rstrip()
     if not text:
-        raise ValueError("a golden solution must go on after `Observations:`, got nothing")
+        raise ValueError("a golden solution must continue after `Observations:`, got nothing")
     if FENCE in text:
-        raise ValueError(f"a golden solution must not contain {FENCE}, at which a program ends: remove it")
+        raise ValueError(f"a golden solution must not contain {FENCE}, which ends a program: remove it")
     return text
 
 
 def program(answer: str) -> str:
-    """The source of `solve` that an answer makes, where `answer` is the text behind the assistant prefix."""
+    """The source of `solve` in an answer; `answer` is the text after the assistant prefix."""
     return CODE_PREFIX + answer.partition(FENCE)[0].rstrip() + "\n"
 
 
@@ -179,7 +179,7 @@ def encode_prompt(task: Task, tokenizer: Tokenizer, settings: PromptSettings = D
     """Prompt ids of a task, with the assistant prefix.
 
     A tokenizer with a chat template renders the user message and opens the assistant's turn; one without (a base
-    model's) gets the plain text, behind a begin-of-text token where it puts one before plain text.
+    model's) gets the plain text, after a begin-of-text token if the tokenizer uses one for plain text.
     """
     if tokenizer.chat_template is None:
         text = user_message(task, settings) + ASSISTANT_PREFIX
@@ -192,7 +192,7 @@ def encode_prompt(task: Task, tokenizer: Tokenizer, settings: PromptSettings = D
 def open_turn(message: str, tokenizer: Tokenizer) -> str:
     """A user message in the tokenizer's chat template, with the assistant's turn opened.
 
-    Where a template can switch thinking off, it is: the answer begins with a program.
+    Thinking is switched off if the template allows it, because the answer begins with a program.
     """
     switch = {"enable_thinking": False} if "enable_thinking" in str(tokenizer.chat_template) else {}
     return tokenizer.apply_chat_template(
@@ -229,7 +229,7 @@ def state_ids(prompt_ids: Sequence[int], golden_ids: Sequence[int], k: int) -> l
 
 
 def teacher_token(golden_ids: Sequence[int], k: int) -> int:
-    """The first hidden golden token, which the golden solution has next; errors as of `state_ids`."""
+    """The first hidden golden token; errors as in `state_ids`."""
     _check_k(golden_ids, k)
     return golden_ids[-k]
 
@@ -237,13 +237,13 @@ def teacher_token(golden_ids: Sequence[int], k: int) -> int:
 def rollout_program(
     golden_ids: Sequence[int], k: int, action: int, rollout_ids: Sequence[int], tokenizer: Tokenizer
 ) -> str:
-    """The program of a rollout that followed `action` in a state; errors as of `state_ids`."""
+    """The program of a rollout that followed `action` in a state; errors as in `state_ids`."""
     _check_k(golden_ids, k)
     return program(decode_answer([*golden_ids[: len(golden_ids) - k], action, *rollout_ids], tokenizer))
 
 
 def decode_answer(ids: Sequence[int], tokenizer: Tokenizer) -> str:
-    """Text of ids, exactly as written, without special tokens (an end of text ends a program, and is none of it)."""
+    """Text of ids, exactly as written, without special tokens (an end-of-text token is not part of a program)."""
     return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 

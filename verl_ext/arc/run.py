@@ -1,7 +1,7 @@
-"""Runs a golden solution on pairs, in a process of its own.
+"""Runs a golden solution on pairs, in a separate process.
 
-Golden solutions are trusted: they are read before they are added. This process guards against a mistake, such as a
-loop that never ends, and not against malice; what a model wrote belongs in a sandbox.
+Golden solutions are trusted: they are read before they are added. This process guards against mistakes, such as an
+infinite loop, but not against malice; model-written programs belong in a sandbox.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 from verl_ext.data.arc_tasks import Grid, Pair
 
-# Answers one line of JSON for each input as soon as it is done, so that a hang can be blamed on its pair.
+# Prints one line of JSON per input as soon as it is done, so that a hang can be attributed to its pair.
 _CHILD = """
 import json, sys
 def is_grid(grid):
@@ -50,7 +50,7 @@ for source, inputs in json.load(sys.stdin):
 
 @dataclass(frozen=True)
 class PairResult:
-    """What a solution did with a pair.
+    """The result of a solution on a pair.
 
     Attributes:
         pair: Name of the pair.
@@ -62,11 +62,11 @@ class PairResult:
 
 
 def run_solution(source: str, pairs: Mapping[str, Pair], time_limit: float = 20.0) -> list[PairResult]:
-    """The result of every pair; the process never sees the wanted outputs.
+    """The result of every pair; the process never sees the expected outputs.
 
     Args:
         source: Text of the solution.
-        pairs: What it is run on, by name.
+        pairs: Pairs that it is run on, by name.
         time_limit: Seconds for all pairs together.
     """
     lines, end = _answers([(source, pairs)], time_limit)
@@ -85,9 +85,9 @@ def run_solution(source: str, pairs: Mapping[str, Pair], time_limit: float = 20.
 def run_solutions(
     solutions: Sequence[tuple[str, Mapping[str, Pair]]], time_limit: float = 20.0
 ) -> list[list[PairResult]]:
-    """The results of many solutions, in one process while all goes well.
+    """The results of many solutions, in one process as long as none fails.
 
-    What that process did not finish, because a solution hung or killed it, is run again in processes of its own.
+    Solutions that it did not finish, because one hung or killed it, are run again in separate processes.
 
     Args:
         solutions: Text and pairs of each.
@@ -107,7 +107,7 @@ def run_solutions(
 
 
 def _answers(solutions: Sequence[tuple[str, Mapping[str, Pair]]], time_limit: float) -> tuple[list[str], str]:
-    """The lines that the process wrote, one a pair, and how it ended where lines are missing."""
+    """The lines that the process wrote, one per pair, and how it ended if lines are missing."""
     message = json.dumps([(source, [pair.input for pair in pairs.values()]) for source, pairs in solutions])
     command = [sys.executable, "-I", "-S", "-c", _CHILD]
     try:

@@ -1,4 +1,4 @@
-"""The pairs that golden solutions are checked on, and the files of the solutions. Pure but for reading files."""
+"""The pairs that golden solutions are checked on, and the files of the solutions. Pure except for reading files."""
 
 import gzip
 import json
@@ -14,11 +14,11 @@ GOLDEN = Path(__file__).with_name("golden")
 
 
 class GoldenError(SignalError):
-    """A golden solution or a file of pairs is missing or is not what it is taken for."""
+    """A golden solution or a file of pairs is missing or invalid."""
 
 
 def solution_names(folder: Path = GOLDEN) -> list[str]:
-    """The tasks that have a solution, from easy to hard; files that the order does not know come last."""
+    """The tasks that have a solution, from easy to hard; files not in the order come last."""
     found = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}
     return [name for name in ORDER if name in found] + sorted(found - set(ORDER))
 
@@ -27,7 +27,7 @@ def read_solution(name: str, folder: Path = GOLDEN) -> str:
     """The text of a solution.
 
     Raises:
-        GoldenError: There is none for this task.
+        GoldenError: There is no solution of this task.
     """
     path = folder / f"{name}.py"
     if not path.is_file():
@@ -58,7 +58,7 @@ def read_pairs(task_files: Iterable[Path], fresh: Path | None = None) -> dict[st
 
 def _read_fresh(path: Path) -> dict[str, dict[str, Pair]]:
     if not path.is_file():
-        raise GoldenError(f"{path}: there is no such file. Check the path.")
+        raise GoldenError(f"{path}: no such file. Check the path.")
     found: dict[str, dict[str, Pair]] = {}
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -66,5 +66,5 @@ def _read_fresh(path: Path) -> dict[str, dict[str, Pair]]:
             row = json.loads(line)
             found[row["id"]] = name_pairs("fresh", [parse_pair(pair, "fresh") for pair in row["pairs"]])
     except (OSError, EOFError, KeyError, TypeError, ValueError, UnusableRow) as error:
-        raise GoldenError(f"{path}: expected lines `{{id, pairs}}` in JSON, found {error!r}. Make it anew.") from None
+        raise GoldenError(f"{path}: expected lines `{{id, pairs}}` in JSON, found {error!r}. Make it again.") from None
     return found

@@ -1,10 +1,10 @@
-"""Whether the docstrings of the golden solutions are enough: a model writes the code from the docstring alone.
+"""Checks whether the golden solutions' docstrings suffice: a model writes the code only from the docstring.
 
     python -m recipe.golden_redaction.golden sufficiency --model PATH --task-file arc-agi-1_training.json.gz --samples 8
 
-A docstring from which a capable model cannot write the code leaves something out. The model sees no pair, only the
-function's head; an attempt counts if it solves every pair of the task. Its code runs in the sandbox; a program that met
-an infrastructure error in every attempt is no attempt.
+If a capable model cannot write the code from a docstring, the docstring is incomplete. The model sees no pair, only the
+function's head; an attempt counts if it solves every pair of the task. Its code runs in the sandbox; a program with an
+infrastructure error in every try does not count as an attempt.
 """
 
 import argparse
@@ -36,7 +36,7 @@ change its argument, and it ends in `return result`. Use nothing but the standar
 
 @dataclass(frozen=True)
 class Sufficiency:
-    """How often the code could be written again.
+    """How often the code could be reproduced.
 
     Attributes:
         task: Task id.
@@ -68,8 +68,8 @@ def measure_task(
     Args:
         task: Task id.
         source: Its golden solution; only the part up to the docstring's end is shown.
-        pairs: What a program has to solve.
-        sample: From the user message and the beginning of the answer to continuations of that beginning.
+        pairs: Pairs that a program must solve.
+        sample: Maps the user message and the beginning of the answer to continuations.
         executor: Runs the programs.
     """
     start = head(source)
@@ -95,11 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """`sufficiency`: prints a JSON line for each task and one for all; returns the exit status.
+    """`sufficiency`: prints one JSON line per task and one for all; returns the exit status.
 
     Raises:
         GoldenError: The options contradict themselves, or a task has no pairs.
-        SandboxUnavailableError: This machine cannot give the isolation that is required.
+        SandboxUnavailableError: This machine does not support the required isolation.
     """
     for name in ("samples", "temperature", "max_new_tokens"):
         if not getattr(args, name) > 0:

@@ -1,7 +1,7 @@
-"""What a rollout engine leaves behind when it is killed: processes and shared-memory segments, by name.
+"""Finds and removes leftovers of killed rollout engines: processes and shared-memory segments, by name.
 
 Engines and Python unlink them only on a clean exit. The names are read from the memory maps of the run's own processes,
-so that nothing of another program is ever touched.
+so that other programs are never touched.
 """
 
 import contextlib
@@ -18,19 +18,20 @@ import psutil
 SHARED_MEMORY = Path("/dev/shm")
 _SEGMENT_PREFIXES = ("psm_", "sem.mp-", "verl_weights_")
 
-# What engines call their processes: VLLM::EngineCore, sglang::scheduler_TP0. Others may name one in an argument only.
+# Names of engine processes: VLLM::EngineCore, sglang::scheduler_TP0. Other processes may contain such a name only in an
+# argument.
 _PROCESS_TITLES = ("VLLM::", "sglang::")
 
-# What Ray calls a worker that waits for work.
+# Ray's name for an idle worker.
 _IDLE_TITLE = "ray::IDLE"
 
-# In the environment of every process of a run, on every node; the value is the run's own.
+# Environment variable of every process of a run, on every node; the value is unique to the run.
 RUN_VARIABLE = "VERL_SIGNAL_RUN"
 
 
 @dataclass(frozen=True)
 class EngineProcess:
-    """A process, identified beyond the reuse of its id by when it was created (seconds since the epoch)."""
+    """A process, identified by id and creation time (seconds since the epoch), because ids are reused."""
 
     pid: int
     name: str
@@ -52,12 +53,12 @@ class EngineResources:
     """Processes and shared-memory segments of the engines on one node.
 
     Args:
-        processes: the engines' own.
+        processes: the engines' processes.
         segments: names in /dev/shm.
-        num_processes: that do something, of an engine or not, beside the one that looks.
-        host: whose processes and shared memory these are; a run folder is often seen by several.
-        node_id: Ray's.
-        node: its name for people.
+        num_processes: number of busy processes, of an engine or not, except the one that counts.
+        host: the host they are on; several hosts may share a run folder.
+        node_id: Ray's node id.
+        node: display name of the node.
     """
 
     processes: list[EngineProcess] = field(default_factory=list)
@@ -74,12 +75,12 @@ class EngineResources:
 
     @classmethod
     def of_run(cls, run: str) -> "EngineResources":
-        """The same of all processes on this host that carry the run's mark, orphans included."""
+        """The same for all processes on this host with the run's mark, including orphans."""
         return cls._of(psutil.process_iter(), run)
 
     @classmethod
     def of_raylet(cls, run: str) -> "EngineResources":
-        """The same of the run's processes under the raylet that this process, a Ray worker, descends from."""
+        """The same for the run's processes under the raylet that this process, a Ray worker, descends from."""
         raylet = psutil.Process().parent()
         return cls._of(raylet.children(recursive=True), run) if raylet is not None else cls()
 
@@ -87,7 +88,7 @@ class EngineResources:
     def _of(cls, candidates: Iterable[psutil.Process], run: str | None = None) -> "EngineResources":
         processes, segments, count = [], set(), 0
         for process in candidates:
-            # It may end at any moment: between opening and reading its maps, too, which is a ProcessLookupError.
+            # The process may end at any moment; between opening and reading its maps this raises ProcessLookupError.
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError, ProcessLookupError):
                 if run is not None and not _is_marked(process, run):
                     continue
@@ -103,10 +104,10 @@ class EngineResources:
         return [f"{process.name} (pid {process.pid})" for process in self.processes if process.find() is None]
 
     def release(self) -> list[str]:
-        """Kill the processes and unlink the segments that are left.
+        """Kill the remaining processes and unlink the remaining segments.
 
         Returns:
-            Names of what was left and is gone now.
+            Names of the processes and segments removed.
         """
         released = []
         for recorded in self.processes:
@@ -125,7 +126,7 @@ class EngineResources:
 
 
 def _mapped_segments(pid: int) -> set[str]:
-    # By inode: the C library makes a semaphore under a temporary name, which the map of its maker shows for ever.
+    # By inode: the C library creates a semaphore under a temporary name, which the creator's memory map keeps showing.
     names = {path.stat().st_ino: path.name for path in SHARED_MEMORY.iterdir()}
     maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
     inodes = {int(line.split()[4]) for line in maps if f" {SHARED_MEMORY}/" in line}
@@ -133,20 +134,20 @@ def _mapped_segments(pid: int) -> set[str]:
 
 
 def _is_marked(process: psutil.Process, run: str) -> bool:
-    # Of other users' processes nothing can be read.
+    # Other users' processes cannot be read.
     with contextlib.suppress(PermissionError):
         return f"{RUN_VARIABLE}={run}".encode() in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
     return False
 
 
 def write_ledger(path: Path, resources: list[EngineResources]) -> None:
-    """Record the resources of a run, so that a later start can release them should this one be killed."""
+    """Record the resources of a run, so that a later start can release them if this one is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([asdict(entry) for entry in resources], indent=1), encoding="utf-8")
 
 
 def read_ledger(path: Path) -> list[EngineResources]:
-    """What a ledger records; a missing one records nothing."""
+    """The content of a ledger; empty if it is missing."""
     if not path.exists():
         return []
     entries = json.loads(path.read_text(encoding="utf-8"))
@@ -156,20 +157,20 @@ def read_ledger(path: Path) -> list[EngineResources]:
 
 
 def release_recorded(recorded: Iterable[EngineResources]) -> list[str]:
-    """Release what is recorded of this host: process ids and names in shared memory mean others elsewhere.
+    """Release the recorded resources of this host: process ids and shared-memory names are local to a host.
 
     Returns:
-        Names of what was left behind.
+        Names of the leftovers.
     """
     host = socket.gethostname()
     return [name for entry in recorded if entry.host == host for name in entry.release()]
 
 
 def release_ledger(path: Path) -> list[str]:
-    """Release what a ledger records of this host, and remove it; a missing ledger means there is nothing to do.
+    """Release a ledger's resources of this host, and remove the ledger; without a ledger, do nothing.
 
     Returns:
-        Names of what was left behind.
+        Names of the leftovers.
     """
     released = release_recorded(read_ledger(path))
     path.unlink(missing_ok=True)
@@ -177,16 +178,16 @@ def release_ledger(path: Path) -> list[str]:
 
 
 def release_run(run: str, recorded: Iterable[EngineResources], patience_s: float = 15.0) -> list[str]:
-    """Release what a run that is over has on this host, and what is recorded of it.
+    """Release the resources of a finished run on this host, both found and recorded.
 
     Args:
         run: its mark.
-        recorded: of all hosts.
-        patience_s: seconds for its engines' servers to end, as they do with the trainer; an engine that ends before
-            its server makes the server complain.
+        recorded: recorded resources of all hosts.
+        patience_s: seconds for its engines' servers to end, as they do with the trainer; a server whose engine ends
+            first logs an error.
 
     Returns:
-        Names of what was left behind.
+        Names of the leftovers.
     """
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline and any(_has_server(entry) for entry in EngineResources.of_run(run).processes):

@@ -1,7 +1,7 @@
-"""What a run does on every node of a Ray cluster: record its processes, clean up, notice that a node is lost.
+"""Manages a run on every node of a Ray cluster: records its processes, cleans up, detects lost nodes.
 
-A cluster that this run did not start is shared with others, and its processes do not descend from this one. So every
-process of a run inherits a mark in its environment (`RUN_VARIABLE`), and only what carries it is touched.
+On a shared cluster that this run did not start, its processes are not descendants of this one. So every process of a
+run inherits a mark in its environment (`RUN_VARIABLE`), and only processes with this mark are touched.
 """
 
 import contextlib
@@ -29,20 +29,20 @@ from verl_ext.core.errors import ClusterError
 
 logger = logging.getLogger(__name__)
 
-# What ray.init takes for a cluster that it starts, and refuses for one that it joins.
+# Arguments that ray.init accepts for a new cluster and rejects when joining one.
 _OF_A_NEW_CLUSTER = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "_system_config")
 
-# Seconds in which a node answers. A dead one is known to be dead within Ray's health checks (15 to 30 s).
+# Seconds to wait for a node's answer. Ray's health checks detect a dead node within 15 to 30 s.
 _ANSWER_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 15.0
 
 
 def choose_cluster(config: DictConfig) -> None:
-    """Make `ray_kwargs.ray_init` fit the cluster that the run joins, or have it start one of its own.
+    """Set `ray_kwargs.ray_init` for the cluster to join, or to start a new one.
 
-    The address is `ray_kwargs.ray_init.address`, else `RAY_ADDRESS`. Without either, a configuration that says how
-    large the machine is (`num_cpus`, as the CPU backend does) gets a cluster of its own; any other joins the one that
-    `ray start` has started on this machine, if there is one, as verl does.
+    The address is `ray_kwargs.ray_init.address`, otherwise `RAY_ADDRESS`. Without either, a configuration that sets the
+    size of the machine (`num_cpus`, as the CPU backend does) gets its own cluster; any other joins the one that `ray
+    start` has started on this machine, if there is one, as verl does.
     """
     ray_init = config.ray_kwargs.ray_init
     address = ray_init.get("address") or os.environ.get("RAY_ADDRESS")
@@ -56,7 +56,7 @@ def choose_cluster(config: DictConfig) -> None:
 
 
 def check_address(config: DictConfig) -> None:
-    """Refuse an address where nothing listens, which Ray would go on asking for ten minutes.
+    """Reject an address where nothing listens, which Ray would retry for ten minutes.
 
     Raises:
         ClusterError: says what to do.
@@ -72,35 +72,35 @@ def check_address(config: DictConfig) -> None:
 
 
 def unreachable(address: str, error: Exception) -> ClusterError:
-    """There is no cluster to join, in the words of `error`."""
+    """The error for a missing cluster, with the text of `error`."""
     reason = (str(error) or repr(error)).splitlines()[0]
     return ClusterError(
         f"expected a running Ray cluster at {address} (ray_kwargs.ray_init.address, or the variable RAY_ADDRESS), got: "
-        f"{reason}. Start one (`ray start --head`), correct the address, or leave both out for a cluster of this "
-        "machine alone."
+        f"{reason}. Start one (`ray start --head`), correct the address, or leave both out for a cluster on this "
+        "machine only."
     )
 
 
 def owns_cluster() -> bool:
-    """Whether this process started the Ray that it is connected to: then its end is Ray's end."""
+    """Whether this process started the Ray cluster it is connected to, so that Ray ends with it."""
     return any(child.name() == "raylet" for child in psutil.Process().children())
 
 
 def logs_folder() -> str | None:
-    """Where the Ray that this process started keeps what its processes print; None of another Ray."""
+    """Log folder of the Ray that this process started; None for another Ray."""
     raylet = next((child for child in psutil.Process().children() if child.name() == "raylet"), None)
     arguments = raylet.cmdline() if raylet is not None else []
     return next((text.partition("=")[2] for text in arguments if text.startswith("--log_dir=")), None)
 
 
 def check_nodes(pools: Sequence[DevicePool]) -> None:
-    """Refuse a cluster that is too small, which verl would wait for.
+    """Reject a cluster that is too small; verl would wait for it.
 
     Args:
-        pools: That the run needs, of devices of the kind that verl's platform has: Ray calls them GPU, or NPU.
+        pools: Pools that the run needs, of the device type of verl's platform, which Ray calls GPU or NPU.
 
     Raises:
-        ClusterError: says what was asked for and what there is.
+        ClusterError: says what was requested and what is available.
     """
     device = get_resource_name()
     nodes = [node for node in ray.nodes() if node["Alive"]]
@@ -122,7 +122,7 @@ def on_every_node(function: Callable[..., Any], *args: Any, timeout_s: float = _
     """Run `function(*args)` in a Ray task on each node.
 
     Returns:
-        By node id, the results of the nodes that answered within the time.
+        Results by node id, of the nodes that answered in time.
     """
     pending = {}
     for node in ray.nodes():
@@ -133,13 +133,13 @@ def on_every_node(function: Callable[..., Any], *args: Any, timeout_s: float = _
     for node_id, result in pending.items():
         try:
             results[node_id] = ray.get(result, timeout=max(0.1, deadline - time.monotonic()))
-        except RayError:  # a node that dies or does not answer; a GetTimeoutError is one, too
+        except RayError:  # a node that dies or does not answer; GetTimeoutError is a subclass
             continue
     return results
 
 
 def spread(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Run `function(*args)` for each of these in Ray tasks, side by side on all nodes; results in order."""
+    """Run `function(*args)` for each of these in Ray tasks, in parallel on all nodes; results in order."""
     task = _call.options(scheduling_strategy="SPREAD")
     return ray.get([task.remote(function, *args) for args in arguments])
 
@@ -153,10 +153,10 @@ def _call(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def record_processes(ledger: Path) -> dict[str, str]:
-    """Write down the engines' processes and shared memory on every node, for the clean-up of a killed run.
+    """Record the engines' processes and shared memory on every node, for the clean-up of a killed run.
 
     Returns:
-        By node id, the names of the nodes on which this run has processes.
+        Names of the nodes on which this run has processes, by node id.
     """
     names = {node["NodeID"]: _name(node) for node in ray.nodes()}
     found = on_every_node(EngineResources.of_raylet, os.environ[RUN_VARIABLE])
@@ -170,10 +170,10 @@ def record_processes(ledger: Path) -> dict[str, str]:
 
 
 def release_recorded(ledger: Path) -> list[str]:
-    """Release on every node what a ledger records of it. The ledger stays.
+    """Release a ledger's resources on every node. The ledger stays.
 
     Returns:
-        Names of what was left behind.
+        Names of the leftovers.
     """
     recorded = read_ledger(ledger)
     if not recorded:
@@ -182,13 +182,13 @@ def release_recorded(ledger: Path) -> list[str]:
 
 
 def end_run(ledger: Path) -> list[str]:
-    """End the run's actors on a shared cluster, and release what they leave behind on every node.
+    """End the run's actors on a shared cluster, and release their leftovers on every node.
 
     Returns:
         Names of the nodes of the run that no longer answer: they are lost.
     """
     recorded = read_ledger(ledger)
-    # All other actors of the run are its children, and end with it. A ValueError: it has ended.
+    # All other actors of the run are its children and end with it. ValueError: it has ended already.
     with contextlib.suppress(ValueError):
         ray.kill(ray.get_actor(runner_name()))
     answered = on_every_node(engine_resources.release_run, os.environ[RUN_VARIABLE], recorded)
@@ -196,7 +196,7 @@ def end_run(ledger: Path) -> list[str]:
 
 
 def runner_name() -> str:
-    """Of the actor that holds the trainer."""
+    """Name of the actor that holds the trainer."""
     return f"verl_signal_{os.environ[RUN_VARIABLE]}"
 
 
@@ -209,16 +209,16 @@ def _name(node: Mapping[str, Any]) -> str:
 
 
 class NodeWatchdog:
-    """Ends the trainer's waiting when a node of the run is lost.
+    """Stops the trainer from waiting when a node of the run is lost.
 
-    Collectives and queues wait for a lost rank far longer than anybody should (NCCL: ten minutes and more). A thread in
+    Collectives and queues wait for a lost rank far too long (NCCL: ten minutes and more). A thread in
     the trainer's process asks Ray which nodes are alive and, when one of the run's is not, kills the actors that the
     trainer waits for, and after a while the trainer itself. `end_run` then says which node it was.
 
     Args:
         nodes: names by node id.
-        waited_for: actors to kill, so that nobody waits for them any more.
-        interval_s: seconds between two looks.
+        waited_for: actors to kill, so that nothing waits for them any more.
+        interval_s: seconds between two checks.
         grace_s: seconds for the trainer to end by itself.
     """
 
@@ -237,11 +237,11 @@ class NodeWatchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching: the end of a run is no loss."""
+        """Stop watching: the end of a run is not a loss."""
         self._stop.set()
 
     def lost(self) -> list[str]:
-        """Names of the run's nodes that Ray holds for dead."""
+        """Names of the run's nodes that Ray declared dead."""
         alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
         return [name for node_id, name in self._nodes.items() if node_id not in alive]
 

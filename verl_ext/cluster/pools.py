@@ -1,22 +1,22 @@
-"""The devices that a run takes: the trainer's, and those of engines that have their own. Pure."""
+"""The devices that a run uses: the trainer's, and those of engines on separate devices. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from omegaconf import DictConfig
 
-# `trainer.v1.trainer_mode` in which engines have devices of their own.
+# The `trainer.v1.trainer_mode` in which engines have separate devices.
 SEPARATE = "separate_async"
 
 
 @dataclass(frozen=True)
 class DevicePool:
-    """Devices that belong together.
+    """A pool of devices.
 
     Attributes:
         owner: The node of the configuration that has `nnodes` and `n_gpus_per_node`.
-        nodes: How many.
-        devices: On each.
+        nodes: Number of nodes.
+        devices: Devices per node.
     """
 
     owner: str
@@ -25,12 +25,12 @@ class DevicePool:
 
 
 def has_engines_apart(config: DictConfig) -> bool:
-    """Whether engines have devices of their own, where generation goes on while the actor is trained."""
+    """Whether engines have separate devices, where generation continues while the actor is trained."""
     return config.trainer.v1.trainer_mode == SEPARATE
 
 
 def device_pools(config: DictConfig) -> list[DevicePool]:
-    """Of a run, the trainer's first."""
+    """Pools of a run, the trainer's first."""
     pools = [DevicePool("trainer", config.trainer.nnodes, config.trainer.n_gpus_per_node)]
     if has_engines_apart(config):
         rollout = config.actor_rollout_ref.rollout
@@ -39,17 +39,17 @@ def device_pools(config: DictConfig) -> list[DevicePool]:
 
 
 def num_ranks(config: DictConfig) -> int:
-    """Processes of the actor."""
+    """Number of processes of the actor."""
     return config.trainer.nnodes * config.trainer.n_gpus_per_node
 
 
 def has_several_nodes(config: DictConfig) -> bool:
-    """Whether a run has more machines than this one."""
+    """Whether a run uses more than one machine."""
     return sum(pool.nodes for pool in device_pools(config)) > 1
 
 
 def first_without_room(pools: Iterable[DevicePool], devices: Sequence[float]) -> DevicePool | None:
-    """The first pool that machines with so many devices have no room for, beside those before it.
+    """The first pool that does not fit on machines with these devices, in addition to the pools before it.
 
     Example:
         >>> first_without_room([DevicePool("trainer", 1, 4), DevicePool("rollout", 1, 6)], [8])
@@ -60,7 +60,7 @@ def first_without_room(pools: Iterable[DevicePool], devices: Sequence[float]) ->
         free.sort(reverse=True)
         if sum(number >= pool.devices for number in free) < pool.nodes:
             return pool
-        # From the fullest that have room: what is left stays together.
+        # Take the fullest machines with room, so that the free devices stay together.
         for place in range(sum(number >= pool.devices for number in free) - 1, -1, -1)[: pool.nodes]:
             free[place] -= pool.devices
     return None

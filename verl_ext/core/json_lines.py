@@ -1,4 +1,4 @@
-"""An append-only file of JSON records whose length can travel with a checkpoint. Pure."""
+"""An append-only file of JSON records whose length is saved in checkpoints. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -7,13 +7,13 @@ from typing import Any
 
 
 class JsonLines:
-    """One JSON object a line.
+    """One JSON object per line.
 
-    A run that is killed and resumed repeats what came after its checkpoint. Cutting the file back to the length that
-    the checkpoint remembers keeps every record exactly once.
+    A killed and resumed run repeats the steps after its checkpoint. Truncating the file to the length saved in the
+    checkpoint keeps every record exactly once.
 
     Args:
-        path: the file; its folder is made.
+        path: the file; its folder is created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,13 +26,13 @@ class JsonLines:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Write the records at the end."""
+        """Append the records."""
         text = "".join(json.dumps(record) + "\n" for record in records)
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(text)
 
     def cut_back_to(self, num_bytes: int) -> None:
-        """Drop what was written past `num_bytes`; a file that is shorter (it was removed) stays as it is."""
+        """Truncate the file to `num_bytes`; a shorter file (it was removed) stays unchanged."""
         if self.num_bytes > num_bytes:
             with self.path.open("r+b") as stream:
                 stream.truncate(num_bytes)

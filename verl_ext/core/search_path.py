@@ -1,4 +1,4 @@
-"""Where Hydra looks for configuration files, in every command whose process imports verl."""
+"""Adds our `configs/` to Hydra's search path, in every command whose process imports verl."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
 class SignalConfigs(SearchPathPlugin):
-    """Our `configs/`, after the command's own files: `+recipe=NAME` is found, and nobody's file is hidden."""
+    """Our `configs/`, after the command's own files: `+recipe=NAME` is found, and no other file is hidden."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         search_path.append("verl-signal", f"file://{CONFIGS}")

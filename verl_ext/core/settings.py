@@ -23,10 +23,10 @@ from verl_ext.core.errors import ConfigError
 
 
 class Settings(BaseModel):
-    """Frozen; takes no unknown names, and no value of another type: neither "1" nor true is an int.
+    """Frozen; rejects unknown names and values of another type: neither "1" nor true is an int.
 
     Raises:
-        ValueError: names every problem, as `explain` does.
+        ValueError: names every problem, see `explain`.
     """
 
     model_config = ConfigDict(
@@ -39,7 +39,7 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise ValueError("; ".join(explain(error, type(self), "", "its class"))) from None
 
-    # So that pydantic builds a node within a node without calling `__init__`, and reports where in the whole it failed.
+    # So that pydantic builds nested nodes without calling `__init__`, and reports the full path of an error.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
 
@@ -50,11 +50,11 @@ def read_node(config: DictConfig, name: str, kind: type[Kind], config_file: str,
     """Read and check `config.<name>`; without that node, the defaults. Lists become tuples.
 
     Args:
-        config: Of the run.
-        name: Of the node.
+        config: Configuration of the run.
+        name: Name of the node.
         kind: Model of the node.
         config_file: Where the node is documented, for messages.
-        also: Problems of the rest of the configuration, to be named with the node's own.
+        also: Problems of the rest of the configuration, to be reported with the node's own.
 
     Raises:
         ConfigError: names every problem found, with what to change.
@@ -70,7 +70,7 @@ def read_node(config: DictConfig, name: str, kind: type[Kind], config_file: str,
 
 
 def build(kind: type[Kind], values: Any, name: str, config_file: str, also: Sequence[str] = ()) -> Kind:
-    """Settings from what a user gave; arguments and errors as of `read_node`."""
+    """Settings from the user's values; arguments and errors as in `read_node`."""
     try:
         return kind.model_validate(_with_tuples(values))
     except ValidationError as error:
@@ -84,16 +84,16 @@ def refusal(problems: list[str]) -> ConfigError:
 
 
 def explain(error: ValidationError, kind: type[Settings], name: str, config_file: str) -> list[str]:
-    """The problems that pydantic found, in the words of the configuration.
+    """The problems that pydantic found, in terms of the configuration.
 
     Args:
-        error: From validating `kind`.
+        error: The error from validating `kind`.
         kind: Model of the node.
-        name: Of the node.
+        name: Name of the node.
         config_file: Where the node is documented.
     """
     problems: list[str] = []
-    named: set[str] = set()  # a list with a wrong element is too short, too, to pydantic
+    named: set[str] = set()  # pydantic also reports a list with a wrong element as too short
     for entry in error.errors():
         where, model, field = name, kind, None
         for part in entry["loc"]:
@@ -109,7 +109,7 @@ def explain(error: ValidationError, kind: type[Settings], name: str, config_file
             parent = where.removesuffix(key)
             known = f"did you mean {parent}{near[0]}?" if near else f"known: {', '.join(model.model_fields)}"
             problems.append(f"{where} does not exist; {known}")
-        elif entry["type"] == "value_error":  # of a validator of ours, which says everything
+        elif entry["type"] == "value_error":  # of our validators, whose message is complete
             problems.append(f"{where}: {entry.get('ctx', {}).get('error')}".removeprefix(": "))
         elif field is None or entry["type"] == "model_type":
             problems.append(f"{where} must be a mapping of settings, got {value!r}: see {config_file}")
@@ -122,7 +122,7 @@ def explain(error: ValidationError, kind: type[Settings], name: str, config_file
 
 
 def describe(field: FieldInfo) -> str:
-    """What a field takes, in words: `an int >= 1 or null`."""
+    """The values that a field accepts, in words: `an int >= 1 or null`."""
     return _describe(field.annotation, field.metadata)
 
 

@@ -15,7 +15,7 @@ class SettingsFile:
         path: Below `configs/`.
         package: Name of the node in the whole configuration.
         kind: Its model.
-        header: What the file is for, as comment lines.
+        header: Purpose of the file, as comment lines.
     """
 
     path: str
@@ -32,12 +32,12 @@ class SettingsFile:
 def _fields(kind: type[Settings]) -> list[str]:
     lines: list[str] = []
     for name, field in kind.model_fields.items():
-        if field.exclude:  # not for a user to set
+        if field.exclude:  # not set by users
             continue
         default = field.get_default(call_default_factory=True)
         if isinstance(default, Settings):
             inner = [f"  {line}" for line in _fields(type(default))]
-            # A node stands apart; what its keys are for, they say themselves.
+            # A node is set apart; its keys have their own descriptions.
             lines += ["", *_comment(field.description or ""), f"{name}:", *inner, ""]
             continue
         value = [*default] if isinstance(default, tuple) else default

@@ -10,7 +10,7 @@ def worker_modules(config: DictConfig) -> list[str]:
 
 
 def add_worker_module(config: DictConfig, name: str) -> None:
-    """Have it imported after the others, before a model is built. A second call changes nothing."""
+    """Import a module after the others, before a model is built. A second call changes nothing."""
     modules = worker_modules(config)
     if name not in modules:
         with open_dict(config):

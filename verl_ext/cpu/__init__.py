@@ -1,7 +1,7 @@
 """verl's v1 trainer on a machine without an accelerator.
 
-Everything goes through extension points of verl, vLLM and the standard library, but for one default that is patched
-(`process_group`). `configs/backend/cpu.yaml` holds the settings that go with it.
+It uses extension points of verl, vLLM and the standard library, except for one patched default (`process_group`).
+`configs/backend/cpu.yaml` has the matching settings.
 """
 
 

@@ -15,10 +15,10 @@ from torch.distributed import ProcessGroupGloo, TCPStore
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
 from verl.workers.rollout.utils import ensure_async_iterator
 
-# Of one tensor; beyond, the other side is dead.
+# Timeout per tensor; after it, the other side counts as dead.
 _TIMEOUT = timedelta(minutes=10)
 
-# Host and port of the store where the processes meet.
+# Host and port of the rendezvous store.
 Address = tuple[str, int]
 
 
@@ -27,8 +27,8 @@ class GlooCheckpointEngine(CheckpointEngine):
     """The actor's first rank broadcasts one tensor after the other to all rollout workers.
 
     Args:
-        bucket_size: Of verl's other engines; there are no buckets here.
-        is_master: This is the actor's first rank.
+        bucket_size: Used by verl's other engines; there are no buckets here.
+        is_master: Whether this is the actor's first rank.
     """
 
     def __init__(self, bucket_size: int, is_master: bool = False) -> None:
@@ -37,7 +37,7 @@ class GlooCheckpointEngine(CheckpointEngine):
         self._group: ProcessGroupGloo | None = None
 
     def prepare(self) -> Address | None:
-        """Open the store on the first rank; its address for the others."""
+        """Open the store on the first rank; returns its address for the others."""
         if not self._is_master:
             return None
         host = ray.util.get_node_ip_address()
@@ -48,7 +48,7 @@ class GlooCheckpointEngine(CheckpointEngine):
     def build_topology(
         cls, actor_wg_world_size: int, rollout_world_size: int, metadata: list[Address | None]
     ) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-        """The actor's other ranks stay outside (rank -1): they only take part in gathering the weights."""
+        """The actor's other ranks are not in the group (rank -1): they only help to gather the weights."""
         world_size, address = 1 + rollout_world_size, metadata[0]
 
         def arguments(ranks: list[int]) -> dict[str, list[Any]]:
@@ -57,7 +57,7 @@ class GlooCheckpointEngine(CheckpointEngine):
         return arguments([0] + [-1] * (actor_wg_world_size - 1)), arguments(list(range(1, world_size)))
 
     def init_process_group(self, rank: int, world_size: int, address: Address) -> None:
-        """Meet the others; a group of its own, beside torch's default one."""
+        """Join the group, which is separate from torch's default one."""
         if rank < 0:
             return
         if self._store is None:
@@ -65,7 +65,7 @@ class GlooCheckpointEngine(CheckpointEngine):
         self._group = ProcessGroupGloo(self._store, rank, world_size, _TIMEOUT)
 
     def finalize(self) -> None:
-        """Leave the group: the next synchronisation may be one of other replicas."""
+        """Leave the group: the next synchronisation may be with other replicas."""
         self._group = self._store = None
 
     async def send_weights(self, weights: Iterator[tuple[str, torch.Tensor]], global_steps: int | None = None) -> None:
@@ -95,7 +95,7 @@ class GlooCheckpointEngine(CheckpointEngine):
         await asyncio.to_thread(self._group.broadcast(tensor, root=0).wait)
 
 
-# Of a pickled name, shape and dtype.
+# Bytes of a pickled name, shape and dtype.
 _HEADER_BYTES = 1024
 
 

@@ -8,7 +8,7 @@ from verl.experimental.separation.engine_workers import DetachActorWorker
 
 
 class CPUDetachActorWorker(DetachActorWorker):
-    """verl's, whose kept weights are copies: on the CPU its `tensor.cpu()` is the trained tensor itself."""
+    """verl's actor, with copies of the kept weights: on the CPU its `tensor.cpu()` is the trained tensor itself."""
 
     @property
     def copy_handler(self) -> Callable[[torch.nn.Module], tuple[dict[str, Any], Any]]:

@@ -51,4 +51,4 @@ def install() -> None:
     try:
         metadata.version("vllm")
     except metadata.PackageNotFoundError:
-        sys.meta_path.append(_AliasFinder())  # whose answer this is from now on
+        sys.meta_path.append(_AliasFinder())  # which this finder now provides

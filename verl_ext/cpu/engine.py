@@ -16,7 +16,7 @@ from verl.workers.engine_workers import TrainingWorker
 
 
 class _CPUEngine:
-    """Build the module without an offload policy, and send merged LoRA weights unrounded.
+    """Builds the module without an offload policy, and sends merged LoRA weights unrounded.
 
     verl offloads forward-only (reference) models with `CPUOffloadPolicy(pin_memory=True)`, and pinned memory needs an
     accelerator. Here all parameters live in host memory from the start.
@@ -37,12 +37,14 @@ class _CPUEngine:
             self.engine_config = original
 
     def _merged_lora_per_tensor_param(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """verl's, without its rounding to bfloat16: engine and actor would differ by more than a stale engine does."""
+        """verl's method without its rounding to bfloat16, which would make engine and actor differ more than a stale
+        engine does."""
         with merged_lora_context(self.module, backup_adapters=True):
             parameters = normalize_peft_param_name(self.module.state_dict())
             for name, parameter in convert_weight_keys(parameters, self.module).items():
                 whole = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter.detach()
-                # A copy, which one rank's full_tensor is not: the weights are restored when the context ends.
+                # A copy, because full_tensor is not one on a single rank: the weights are restored when the context
+                # ends.
                 yield name, whole.clone()
 
 
@@ -68,7 +70,7 @@ class CPUEngineWithValueHead(_CPUEngine, FSDPEngineWithValueHead):
 def _load_value_head(
     local_path: str, torch_dtype: torch.dtype, model_config: PretrainedConfig, trust_remote_code: bool
 ) -> torch.nn.Module:
-    """A token classifier with one label, with the attention that its configuration names."""
+    """A token classifier with one label, with the attention from its configuration."""
     return AutoModelForTokenClassification.from_pretrained(
         local_path, dtype=torch_dtype, config=model_config, trust_remote_code=trust_remote_code
     )

@@ -1,4 +1,4 @@
-"""An actor class that other processes may know without importing what it is made of."""
+"""An actor class that other processes can use without importing its implementation."""
 
 import importlib
 import inspect
@@ -7,13 +7,13 @@ from typing import Any
 
 
 def light_actor(cls: type) -> type:
-    """A class with the public methods of `cls`, which is imported where an instance is made and nowhere else.
+    """A class with the public methods of `cls`, which is imported only where an instance is created.
 
-    Ray loads an actor's class in every process that is handed its handle. Of the class of a vLLM server each of them,
-    the load balancer and every agent loop worker, would import all of vLLM, 13 processor seconds.
+    Ray loads an actor's class in every process that gets its handle. With the class of a vLLM server, the load balancer
+    and every agent loop worker would import all of vLLM, 13 CPU seconds each.
 
     Args:
-        cls: importable by its name; what is remotely called is its methods, coroutines among them.
+        cls: importable by its name; its methods, including coroutines, are called remotely.
     """
     module, name = cls.__module__, cls.__qualname__
 
@@ -24,7 +24,7 @@ def light_actor(cls: type) -> type:
     for method, function in inspect.getmembers(cls, inspect.isfunction):
         if not method.startswith("_"):
             methods[method] = _forward(method, inspect.iscoroutinefunction(function))
-    # A class that no module has is sent as it is; one that a module has, by the module's name.
+    # A class that is not in a module is pickled by value; one in a module, by reference.
     return type(cls.__name__, (), methods)
 
 

@@ -16,7 +16,7 @@ import torch
 from verl.plugin.platform import PlatformRegistry
 from verl.plugin.platform.platform_base import PlatformBase
 
-# Passed on to the rollout servers: how vLLM binds its threads is decided by the user's environment.
+# Passed on to the rollout servers: the user's environment decides how vLLM binds its threads.
 _ROLLOUT_VARIABLES = ("VLLM_CPU_OMP_THREADS_BIND", "VLLM_CPU_NUM_OF_RESERVED_CPU", "OMP_NUM_THREADS")
 
 
@@ -110,7 +110,7 @@ class PlatformCPU(PlatformBase):
         return True
 
     def is_platform_available(self, use_smi_check: bool = False) -> bool:
-        # Never detected by itself: a machine with a broken driver must not train on its CPU silently.
+        # Never auto-detected: a machine with a broken driver must not silently train on its CPU.
         return False
 
     def current_device(self) -> Any:

@@ -1,4 +1,5 @@
-"""The vLLM server and replica on the CPU: ours for accelerators, with other weight updates and fewer processes."""
+"""The vLLM server and replica on the CPU: like ours for accelerators, with another weight update and fewer
+processes."""
 
 import math
 from typing import Any
@@ -9,9 +10,9 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 from verl_ext.cpu.light_actor import light_actor
 from verl_ext.serving.token_serving import SignalvLLMHttpServer
 
-# The model runs in the process of the engine core: one process less that imports everything, and no message to it per
-# token. By its path, since vLLM takes "uni" for "mp": workers of their own, each with an OpenMP setting of its own,
-# which all processes of a run have from configs/cpu/ray.yaml.
+# The model runs in the process of the engine core: one process less to import everything, and no message per token.
+# Given by path, because vLLM turns "uni" into "mp": separate workers with their own OpenMP settings, which all
+# processes of a run get from configs/cpu/ray.yaml.
 _IN_THE_ENGINES_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
 

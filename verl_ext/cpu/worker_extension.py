@@ -18,7 +18,7 @@ class CPUWorkerExtension(vLLMColocateWorkerExtension):
         self, peft_config: dict[str, Any] | None = None, base_sync_done: bool = False, use_shm: bool = False
     ) -> None:
         """Receive all buckets of one synchronisation and load them (see the base class for the arguments)."""
-        if peft_config and base_sync_done:  # a LoRA adapter alone: the base weights stay as they are
+        if peft_config and base_sync_done:  # only a LoRA adapter: the base weights are unchanged
             return super().update_weights_from_ipc(peft_config, base_sync_done, use_shm)
 
         from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver

@@ -2,7 +2,7 @@
 
 A collection is one .json (or .json.gz) file `{id: {"train": [{"input", "output"}], "test": [...]}}`, or a folder of
 `<id>.json` files as in the original repositories. Task ids are eight hexadecimal digits and mean the same in ARC-AGI-1
-and -2; some tasks are there twice under two ids, which only their pairs tell.
+and -2; some tasks occur under two ids, which only their pairs reveal.
 
 Source: Chollet (2019), On the measure of intelligence, arXiv:1911.01547; Chollet et al. (2025), arXiv:2505.11831.
 """
@@ -38,7 +38,7 @@ class Task:
     """One task.
 
     Attributes:
-        id: Of the collection.
+        id: Task id in the collection.
         train: The examples, at least one.
         test: The pairs that solutions are tested on, at least one.
     """
@@ -54,7 +54,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Equal for tasks with the same pairs, in whatever order and role (the versions differ in both)."""
+        """Equal for tasks with the same pairs, in any order and role (the versions differ in both)."""
         return "\n".join(sorted(json.dumps([pair.input, pair.output]) for pair in self.train + self.test))
 
 
@@ -77,7 +77,7 @@ def parse_pair(value: Any, kind: str) -> Pair:
     """A checked pair; `kind` is for the reason.
 
     Raises:
-        UnusableRow: It lacks its input or output, or one of them is no grid.
+        UnusableRow: It lacks its input or output, or one of them is not a grid.
     """
     if not isinstance(value, Mapping) or "input" not in value or "output" not in value:
         raise UnusableRow(f"{kind} pair without input or output")
@@ -88,7 +88,7 @@ def parse_task(name: str, value: Any) -> Task:
     """A checked task.
 
     Raises:
-        UnusableRow: It lacks examples or test pairs with outputs, or has a grid that is none.
+        UnusableRow: It lacks examples or test pairs with outputs, or has an invalid grid.
     """
     return Task(name, *(tuple(_parse_part(value, part)) for part in PARTS))
 
@@ -101,12 +101,12 @@ def _parse_part(value: Any, part: str) -> list[Pair]:
 
 
 def name_pairs(kind: str, pairs: Iterable[Pair]) -> dict[str, Pair]:
-    """Pairs by where they are from: the kind, and the index there, like `train 0`."""
+    """Pairs by their origin: the kind, and the index there, like `train 0`."""
     return {f"{kind} {index}": pair for index, pair in enumerate(pairs)}
 
 
 def read_tasks(path: Path) -> tuple[list[Task], Counter[str]]:
-    """The usable tasks of a collection by id, and how many went for which reason ("rows read" included).
+    """The usable tasks of a collection by id, and the number of skipped tasks by reason (including "rows read").
 
     Raises:
         SourceError: It cannot be read, or no task of it is usable.
@@ -127,7 +127,7 @@ def read_named_pairs(path: Path, task: str, parts: Sequence[str] = PARTS) -> dic
     """The pairs of one task of a collection; a part that the task does not have is left out.
 
     Raises:
-        SourceError: The collection cannot be read, does not have the task, or one of these pairs is none.
+        SourceError: The collection cannot be read, does not have the task, or one of these pairs is invalid.
     """
     raw = _read_collection(path)
     if task not in raw:
@@ -154,18 +154,18 @@ def _read_collection(path: Path) -> dict[str, Any]:
 
 def _read_json(path: Path) -> Any:
     if not path.is_file():
-        raise SourceError(f"{path}: there is no such file. Check the path.")
+        raise SourceError(f"{path}: no such file. Check the path.")
     try:
         data = path.read_bytes()
         return json.loads(gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
-    # Broken bytes, a compression that is, or nesting deeper than Python's stack.
+    # Broken bytes, broken compression, or nesting deeper than Python's stack.
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise SourceError(f"{path}: not readable as JSON ({error}). Fetch it again.") from None
+        raise SourceError(f"{path}: not readable as JSON ({error}). Download it again.") from None
 
 
 @dataclass(frozen=True)
 class TaskOverlap:
-    """Tasks of one collection that another has, too.
+    """Tasks that one collection shares with another.
 
     Attributes:
         same_id: Ids that both have.

@@ -1,7 +1,7 @@
 """The files that verl reads, as arrow batches: parquet, JSON (a list of objects) and JSON lines.
 
-JSON is read by the library by which verl reads it (`datasets`), for it decides what becomes of values whose type
-differs from row to row; parquet by pyarrow, which also compares the pages' checksums.
+JSON is read by the library by which verl reads it (`datasets`), because it decides how values whose type differs
+between rows are converted; parquet by pyarrow, which also verifies the pages' checksums.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 SUFFIXES = (".parquet", ".json", ".jsonl")
 
 _BATCH = 65536
-_PROMPTS = 4096  # rows turned into Python objects at once
+_PROMPTS = 4096  # rows converted to Python objects at a time
 
 
 class UnreadableFile(Exception):
@@ -30,11 +30,11 @@ class DataFile:
     """An open file.
 
     Attributes:
-        schema: Of its columns.
-        num_rows: Of the file.
-        batches: (columns) -> the rows in their order, at most 65,536 at once. Raises UnreadableFile.
-        prompts: (column) -> the prompts in their order, as verl's data set gives them, in lists of at most 4,096.
-        rows: (limit) -> the first rows as verl's data set gives them; None: all.
+        schema: Schema of its columns.
+        num_rows: Rows of the file.
+        batches: (columns) -> the rows in order, at most 65,536 at a time. Raises UnreadableFile.
+        prompts: (column) -> the prompts in order, as verl's data set returns them, in lists of at most 4,096.
+        rows: (limit) -> the first rows as verl's data set returns them; None: all.
     """
 
     schema: pa.Schema
@@ -47,7 +47,7 @@ class DataFile:
 def expand_pattern(path: str) -> list[str]:
     """The files that a path stands for: itself, or what its pattern (`train-*.parquet`) matches, sorted.
 
-    A path with `*`, `?` or `[` is always a pattern, as for the library by which verl reads it.
+    A path with `*`, `?` or `[` is always a pattern, as in the library that verl reads with.
     """
     return sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else [path]
 
@@ -57,7 +57,7 @@ def open_file(path: str) -> Generator[DataFile]:
     """Open a local file.
 
     Raises:
-        UnreadableFile: It is not there, of another format, or damaged.
+        UnreadableFile: It does not exist, has another format, or is damaged.
     """
     if not Path(path).is_file():
         if Path(path).is_dir():
@@ -84,7 +84,7 @@ def _parquet(file: pq.ParquetFile) -> DataFile:
         try:
             yield from file.iter_batches(batch_size=size, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
-            # Its footer is whole: pages in the middle of it are not.
+            # Its footer is intact, but pages in the middle are not.
             raise UnreadableFile(f"the file is damaged ({error}). Write or copy it again.") from None
 
     def prompts(column: str) -> Iterator[list[Any]]:
@@ -123,11 +123,11 @@ def _open_json(path: str) -> DataFile:
 
 
 def read_rows(path: str, limit: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a checked file; `extra_info.index` is the number of the row where the file has none.
+    """The rows of a checked file; `extra_info.index` is the row number if the file has none.
 
     Args:
         path: A local file.
-        limit: Rows to read at most.
+        limit: Maximum number of rows to read.
 
     Raises:
         UnreadableFile: see `open_file`.
@@ -154,13 +154,13 @@ def _quiet() -> Generator[None]:
 
 
 def alignment_error(schemas: Sequence[pa.Schema]) -> str | None:
-    """Why verl cannot join files of these schemas, in the words of the library by which it does; None if it can."""
+    """Why verl cannot join files of these schemas, in the words of the library that it uses; None if it can."""
     if len(schemas) < 2:
         return None
     import datasets
 
     features = [datasets.Features.from_arrow_schema(schema) for schema in schemas]
-    # One row each, for data sets without rows are left out unseen.
+    # One row each, because data sets without rows are skipped unchecked.
     rows = [datasets.Dataset.from_dict({name: [None] for name in each}, features=each) for each in features]
     try:
         datasets.concatenate_datasets(rows)

@@ -1,4 +1,4 @@
-"""Checks of data files before a run spends hours on them: every fault by file, column and row."""
+"""Checks of data files before a run spends hours on them: every error with file, column and row."""
 
 # pyarrow makes the functions of pyarrow.compute at import, where a type checker cannot see them.
 # pyright: reportAttributeAccessIssue=false
@@ -16,7 +16,7 @@ from verl_ext.data.prompt_index import index_gap, own_index
 from verl_ext.data.schema import DataFileError, FileProblem
 from verl_ext.data.schema_rules import FileRules, broken_rows, type_error, unusual_rows
 
-# How many rows a message names before it only counts the rest.
+# Rows that a message names before it only counts the rest.
 _SHOWN = 5
 
 # (column, what) -> row numbers.
@@ -25,12 +25,12 @@ _Found = dict[tuple[str, str], list[int]]
 
 @dataclass(frozen=True)
 class FilesReport:
-    """What a successful check saw.
+    """The result of a successful check.
 
     Attributes:
         rows: Number of rows of each file, by its path.
         index_gap: Why `extra_info.index` cannot tell the rows apart, in one sentence; None if it can.
-        notes: What is unusual, one a sentence.
+        notes: Unusual findings, one sentence each.
     """
 
     rows: Mapping[str, int]
@@ -45,7 +45,7 @@ class FilesReport:
 
 @dataclass
 class _Checked:
-    """What is known of one file."""
+    """Findings on one file."""
 
     schema: pa.Schema | None = None
     num_rows: int = 0
@@ -61,7 +61,7 @@ def check_files(paths: Sequence[str | os.PathLike[str]], rules: FileRules | None
 
     Args:
         paths: The files, or patterns of files.
-        rules: What is asked of them; None: what a run with verl's default settings asks.
+        rules: Requirements; None: those of a run with verl's default settings.
 
     Raises:
         DataFileError: With all problems found in all files.
@@ -74,7 +74,7 @@ def check_files(paths: Sequence[str | os.PathLike[str]], rules: FileRules | None
         if not files:
             problems.append(
                 FileProblem(
-                    pattern, "", "no file matches (*, ? and [ make a pattern of it, for verl, too). Check the path."
+                    pattern, "", "no file matches (*, ? and [ make it a pattern, also for verl). Check the path."
                 )
             )
         checked += [(file, _check_file(file, rules)) for file in files]
@@ -108,7 +108,7 @@ def _check_columns(path: str, file: DataFile, rules: FileRules, checked: _Checke
     names = file.schema.names
     for name in rules.required:
         if name not in names:
-            cure = " Set data.prompt_key to the one of the messages." if name == rules.prompt_key else ""
+            cure = " Set data.prompt_key to the column of the messages." if name == rules.prompt_key else ""
             message = f"the column is missing. The file has: {', '.join(names)}.{cure}"
             checked.problems.append(FileProblem(path, name, message))
     typed = []
@@ -130,7 +130,7 @@ def _check_columns(path: str, file: DataFile, rules: FileRules, checked: _Checke
 def _check_values(
     file: DataFile, columns: Sequence[str], rules: FileRules
 ) -> tuple[_Found, _Found, pa.ChunkedArray | None]:
-    """Rows that break each rule, rows that are unusual, and the indices, of the columns whose type is right."""
+    """Rows that violate each rule, unusual rows, and the indices, for the columns whose type is right."""
     broken: _Found = {}
     unusual: _Found = {}
     indices: list[pa.Array | None] = []
@@ -150,7 +150,7 @@ def _check_values(
 
 
 def _misfits(checked: Sequence[tuple[str, _Checked]]) -> list[FileProblem]:
-    """The first file that verl cannot join to those before it."""
+    """The first file that verl cannot join with those before it."""
     first: dict[pa.Schema, str] = {}
     for file, each in checked:
         if each.schema is None or each.schema in first:

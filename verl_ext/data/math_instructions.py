@@ -1,10 +1,10 @@
-"""The instructions around a question of mathematics, ours, verl's and DAPO's: they are no part of the question."""
+"""The instructions around a mathematics question (ours, verl's and DAPO's), which are not part of the question."""
 
 import re
 
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
-# Instructions that end the questions of files made elsewhere: ours, and those of verl's examples/data_preprocess (MATH,
+# Instructions at the end of questions in existing files: ours, and those of verl's examples/data_preprocess (MATH,
 # GSM8K, and GSM8K with tools).
 _ENDINGS = (
     INSTRUCTION,
@@ -14,7 +14,7 @@ _ENDINGS = (
 )
 _QUOTES = str.maketrans({"\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
-# What the prompts of DAPO-Math-17k on the hub (BytedTsinghua-SIA) have around every question.
+# The text around every question in DAPO-Math-17k on the hub (BytedTsinghua-SIA).
 _DAPO_PREFIX = re.compile(r"\A\s*Solve the following math problem step by step\..*?answer to the problem\.\s*", re.S)
 _DAPO_SUFFIX = re.compile(r"\s*Remember to put your answer on its own line after \"Answer:\"\.?\s*\Z")
 

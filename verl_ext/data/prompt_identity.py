@@ -1,4 +1,4 @@
-"""How prompts are told apart by their text. Pure."""
+"""Identifies prompts by their text. Pure."""
 
 import hashlib
 import unicodedata
@@ -11,8 +11,8 @@ from verl_ext.data.math_instructions import strip_instructions
 def text_identity(messages: str | Sequence[Mapping[str, Any]]) -> str:
     """Hash of a prompt's text, equal for texts that differ in case, white space or compatibility forms (NFKC).
 
-    The identity to prefer: it finds a prompt that two files have under different indices. Instructions around a
-    question of mathematics (ours, verl's, DAPO's) are no part of it; any others are.
+    The preferred identity: it recognises a prompt that two files have under different indices. Instructions around a
+    mathematics question (ours, verl's, DAPO's) are not part of it; any others are.
 
     Args:
         messages: The `prompt` column: chat messages with a `content`, or plain text.

@@ -1,13 +1,13 @@
-"""A prompt's lasting identity: `extra_info.index`, or one that is made where a data set has none that can serve.
+"""A prompt's persistent identity: `extra_info.index`, or a generated one if the data set has no usable index.
 
 The curriculum remembers prompts over epochs and restarts by `index`, and verl reads a missing one as 0. Files made for
-verl often number their rows from 0 each, or not at all. For these the identity is made of what the row says:
+verl often number their rows from 0 each, or not at all. For these the identity is derived from the row's content:
 
     the first 16 hexadecimal digits of SHA-256 over (data_source, prompt, ground truth, images, videos, audios),
-    and for the second, third, … row that says the same in the order of the files, "-2", "-3", …
+    and for the second, third, … row with the same content, in the order of the files, "-2", "-3", …
 
-So it survives a restart, another folder, another order of rows and files, and rows that join or leave; not another
-wording of the prompt. Rows with the same digits say the same, so which of them is the second does not matter.
+So it survives a restart, another folder, another order of rows and files, and added or removed rows, but not a changed
+wording. Rows with the same digits are identical, so their order does not matter.
 """
 
 # pyarrow makes the functions of pyarrow.compute at import, where a type checker cannot see them.
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from verl_ext.data.schema_rules import field_type, is_text
 
-# Column of the identities that were made, beside the file's own.
+# Column of the generated identities, next to the file's own.
 MADE_INDEX = "made_prompt_index"
 
 _DIGITS = 16
@@ -39,7 +39,7 @@ def own_index(extra_info: pa.Array) -> pa.Array | None:
     """
     type_ = field_type(extra_info.type, "index")
     if type_ is None or not (pa.types.is_integer(type_) or is_text(type_)):
-        return None  # pandas makes floats of integers with gaps
+        return None  # pandas turns integers with gaps into floats
     return pc.cast(pc.struct_field(extra_info, "index"), pa.large_string())
 
 
@@ -79,12 +79,12 @@ def make_indices(batches: Iterable[pa.Table | pa.RecordBatch], prompt_key: str, 
     """An identity for each row; see the module's docstring.
 
     Args:
-        batches: The rows of all files that are used together, in their order.
+        batches: The rows of all files that are used together, in order.
         prompt_key: Column of the prompt.
-        media_keys: Columns of images, videos and audios, of which none need be there.
+        media_keys: Columns of images, videos and audio; all optional.
 
     Returns:
-        One text a row, unique.
+        One unique string per row.
     """
     copies: Counter[str] = Counter()
     made = []
@@ -114,7 +114,7 @@ def _canonical(values: Sequence[Any]) -> bytes:
 
 
 def _without_null_fields(value: Any) -> Any:
-    """Fields that only another file has are null when files are joined: they say nothing about a row."""
+    """Fields that only another file has are null when files are joined, so they are ignored."""
     if isinstance(value, dict):
         return {name: _without_null_fields(each) for name, each in value.items() if each is not None}
     return [_without_null_fields(each) for each in value] if isinstance(value, list) else value
@@ -126,10 +126,10 @@ def _text(value: Any) -> str:
 
 
 def prompt_indices(dataset: Any) -> list[int | str]:
-    """The `index` of each row that a data set of verl's gives, by position.
+    """The `index` of each row of a verl data set, by position.
 
     Args:
-        dataset: verl's, ours, or one of the user's own; only that one is asked row by row.
+        dataset: verl's data set, ours, or a user's; only a user's is read row by row.
     """
     frame: Any = getattr(dataset, "dataframe", None)
     names: Sequence[str] = getattr(frame, "column_names", ())

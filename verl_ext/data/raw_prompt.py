@@ -1,16 +1,16 @@
-"""`data.use_chat_template=false`: a base model gets the text of the prompt and nothing around it.
+"""`data.use_chat_template=false`: a base model gets only the text of the prompt.
 
-verl renders a prompt in three places (the dataset's length filter, the agent loops of training and of validation), all
-through the tokenizer's chat template, and replaces that template everywhere by
-`actor_rollout_ref.model.custom_chat_template`. So raw prompts are a template that writes the contents of the messages
-one after the other. Two things follow:
+verl renders a prompt in three places (the dataset's length filter, the agent loops of training and of validation),
+always with the tokenizer's chat template, and replaces that template everywhere by
+`actor_rollout_ref.model.custom_chat_template`. So raw prompts use a template that concatenates the contents of the
+messages. Two things follow:
 
-- The tokens are those of `tokenizer(text)`: a begin-of-text token is there if, and only if, this tokenizer puts one
+- The tokens are those of `tokenizer(text)`: there is a begin-of-text token if and only if this tokenizer puts one
   before plain text (Llama and Gemma do, Qwen does not). verl tokenizes a rendered template without special tokens, so
-  the template has to contain it. Nothing is put behind the text, even if the tokenizer would end it.
-- Checkpoints are saved with this template: whoever loads one renders prompts as they were in training.
+  the template must contain it. Nothing is appended, even if the tokenizer would append an end token.
+- Checkpoints are saved with this template: so prompts are later rendered as in training.
 
-`data.truncation` is honoured here, too, for raw and for chat prompts; see `verl_ext.serving.prompt_truncation`.
+`data.truncation` is also applied here, for raw and for chat prompts; see `verl_ext.serving.prompt_truncation`.
 """
 
 import json
@@ -40,10 +40,10 @@ def apply_prompt_format(config: DictConfig) -> None:
     """Set what verl needs for `data.use_chat_template` and `data.truncation`. A second call changes nothing.
 
     Args:
-        config: Of the run; loads the tokenizer of `actor_rollout_ref.model` if prompts are raw.
+        config: Configuration of the run; the tokenizer of `actor_rollout_ref.model` is loaded if prompts are raw.
 
     Raises:
-        ConfigError: The settings contradict others, or the tokenizer cannot be loaded or has no raw form.
+        ConfigError: The settings contradict others, or the tokenizer cannot be loaded or cannot render raw prompts.
     """
     _apply_truncation(config)
     if config.data.get("use_chat_template", True):
@@ -64,7 +64,7 @@ def _apply_truncation(config: DictConfig) -> None:
     if truncation not in TRUNCATIONS:
         raise ConfigError(f"data.truncation must be one of {', '.join(TRUNCATIONS)}, got {truncation!r}.")
     if truncation not in ("right", "middle"):
-        return  # verl cuts on the left; `error` is for the check of the data before the run
+        return  # verl cuts on the left; `error` is applied by the data check before the run
     agent = config.actor_rollout_ref.rollout.agent
     if agent.default_agent_loop == _TRUNCATING_AGENT:
         return
@@ -83,7 +83,7 @@ def load_tokenizer(config: DictConfig) -> Any:
     """The tokenizer that verl will load for the run's prompts.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no tokenizer.
     """
     from transformers import AutoTokenizer
 
@@ -103,7 +103,7 @@ def raw_chat_template(tokenizer: Any) -> str:
 
     Returns:
         A Jinja template. The ids of the rendered text, without special tokens, are those of `tokenizer(text)` without
-        what the tokenizer puts behind it. `add_generation_prompt` has no effect.
+        what the tokenizer appends. `add_generation_prompt` has no effect.
 
     Raises:
         ConfigError: The tokenizer does not give the same ids both ways.
@@ -121,7 +121,7 @@ def raw_chat_template(tokenizer: Any) -> str:
     if rendered != expected:
         raise ConfigError(
             f"data.use_chat_template=false: the tokenizer {tokenizer.name_or_path!r} reads {_PROBE!r} as {expected}, "
-            f"but the rendered prompt as {rendered}. Leave data.use_chat_template=true and write a "
-            "actor_rollout_ref.model.custom_chat_template of your own."
+            f"but the rendered prompt as {rendered}. Leave data.use_chat_template=true and write your own "
+            "actor_rollout_ref.model.custom_chat_template."
         )
     return template

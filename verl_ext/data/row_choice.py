@@ -1,4 +1,4 @@
-"""Rows drawn at random, so that the draw depends on the seed and on the rows' texts and on nothing else."""
+"""Draws rows at random, depending only on the seed and on the rows' texts."""
 
 import hashlib
 from collections.abc import Sequence
@@ -6,11 +6,11 @@ from typing import Protocol, TypeVar
 
 
 class Keyed(Protocol):
-    """A row whose text has a key under which its copies are found."""
+    """A row whose text has a key that identifies its copies."""
 
     @property
     def key(self) -> str:
-        """Equal for rows that count as the same."""
+        """Key that is equal for rows that count as the same."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The report of a data script: how many rows came in, how many went out, and why rows went."""
+"""The report of a data script: how many rows were read and written, and why rows were dropped."""
 
 from collections import Counter
 
@@ -6,15 +6,15 @@ from verl_ext.core.errors import SignalError
 
 
 class SourceError(SignalError):
-    """An input is missing, unreadable or not the data set that it is taken for."""
+    """An input is missing, unreadable or not the expected data set."""
 
 
 class UnusableRow(Exception):
-    """A row that cannot be trained or tested on; the message is the reason that the report shows."""
+    """A row that cannot be trained or tested on; the message is the reason shown in the report."""
 
 
 def require_unicode(*texts: str) -> None:
-    """Nothing if all texts can be written to a file.
+    """Check that all texts can be written to a file.
 
     Raises:
         UnusableRow: One has half of a surrogate pair, as JSON can have it.
@@ -31,11 +31,11 @@ def reasons(counts: Counter[str]) -> str:
 
 
 def print_counts(counts: Counter[str], written: int) -> None:
-    """Print the counts, one a line.
+    """Print the counts, one per line.
 
     Args:
-        counts: "rows read", and the rows that went, by reason.
-        written: Rows that stayed.
+        counts: "rows read", and the dropped rows by reason.
+        written: Rows kept.
     """
     lines = {"rows read": counts["rows read"]}
     lines |= {f"- {reason}": count for reason, count in counts.most_common() if reason != "rows read"}

@@ -28,8 +28,8 @@ class HubSource:
 
     Attributes:
         name: `owner/name`.
-        split: Its name there, which need not be ours.
-        config: Configuration; None for the only one.
+        split: Its name on the hub, which may differ from ours.
+        config: Configuration; None if there is only one.
     """
 
     name: str
@@ -42,10 +42,10 @@ def read_rows(source: str, hub: HubSource) -> Iterator[dict[str, Any]]:
 
     Args:
         source: Path of a file, or `owner/name` on the hub.
-        hub: Gives the split, and the configuration if `source` is its own name.
+        hub: Provides the split, and the configuration if `source` is its name.
 
     Raises:
-        SourceError: At the first row that cannot be read, or if there is no such file or data set.
+        SourceError: At the first row that cannot be read, or if the file or data set does not exist.
     """
     if source.endswith(SUFFIXES):
         return read_file(Path(source))
@@ -63,7 +63,7 @@ def read_file(path: Path) -> Iterator[dict[str, Any]]:
     if not path.name.endswith(SUFFIXES):
         raise SourceError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}. Convert or rename it.")
     if not path.is_file():
-        found = "this is a folder. Name a file in it" if path.is_dir() else "there is no such file. Check the path"
+        found = "this is a folder. Name a file in it" if path.is_dir() else "no such file. Check the path"
         raise SourceError(f"{path}: {found}.")
     kind = path.name.removesuffix(".gz").rpartition(".")[2]
     read = {"parquet": _read_parquet, "jsonl": _read_jsonl, "json": _read_json, "csv": _read_csv, "tsv": _read_csv}
@@ -71,7 +71,7 @@ def read_file(path: Path) -> Iterator[dict[str, Any]]:
         yield from read[kind](path)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
         ending = next(suffix for suffix in SUFFIXES if path.name.endswith(suffix))
-        raise SourceError(f"{path}: not readable as {ending} ({error}). Fetch it again.") from None
+        raise SourceError(f"{path}: not readable as {ending} ({error}). Download it again.") from None
 
 
 def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
@@ -92,9 +92,9 @@ def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             if line.strip():
                 try:
                     row = json.loads(line)
-                # Nested too deep, or an integer too long for Python.
+                # Nested too deeply, or an integer too long for Python.
                 except (ValueError, RecursionError) as error:
-                    raise SourceError(f"{path}, line {number}: expected one JSON object a line ({error}).") from None
+                    raise SourceError(f"{path}, line {number}: expected one JSON object per line ({error}).") from None
                 yield _object(row, f"{path}, line {number}")
 
 
@@ -102,11 +102,11 @@ def _read_json(path: Path) -> Iterator[dict[str, Any]]:
     with _open(path) as file:
         try:
             rows = json.load(file)
-        except UnicodeDecodeError:  # a ValueError, too, but not about JSON
+        except UnicodeDecodeError:  # also a ValueError, but not about JSON
             raise
         except (ValueError, RecursionError) as error:
             raise SourceError(
-                f"{path}: expected one list of JSON objects ({error}). Name it .jsonl if it has one object a line."
+                f"{path}: expected one list of JSON objects ({error}). Name it .jsonl if it has one object per line."
             ) from None
     if not isinstance(rows, list):
         raise SourceError(f"{path}: expected a list of JSON objects, got {type(rows).__name__}.")
@@ -115,7 +115,7 @@ def _read_json(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
-    csv.field_size_limit(sys.maxsize)  # a worked solution may be longer than the 128 KiB that csv takes
+    csv.field_size_limit(sys.maxsize)  # a worked solution may be longer than csv's limit of 128 KiB
     with _open(path) as lines:
         reader = csv.reader(lines, delimiter="\t" if ".tsv" in path.suffixes[-2:] else ",")
         names = next(reader, [])

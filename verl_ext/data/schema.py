@@ -8,9 +8,9 @@ A row, as `verl.utils.dataset.rl_dataset.RLHFDataset` and the reward managers re
     reward_model  {style: "rule" | "model", ground_truth: str}
     extra_info    {index: int | str, split: str, ...}
 
-`extra_info.index` is a prompt's only lasting identity (verl draws a new `uid` at every fetch): rows made here have one.
-verl itself reads more than this, and so does a run; see `schema_rules.py`. Further columns and further fields are
-welcome.
+`extra_info.index` is a prompt's only persistent identity (verl draws a new `uid` at every fetch): rows made here have
+one. verl itself reads more than this, and so does a run; see `schema_rules.py`. Additional columns and fields are
+allowed.
 
 Example:
     >>> row = make_row("arithmetic", "1+1=", "2", index=0, split="train", ability="math")
@@ -33,7 +33,7 @@ class FileProblem:
     """One thing wrong with one file.
 
     Attributes:
-        file: The path as it was given.
+        file: The path as given.
         column: Column, or column.field, that the problem is in; empty when it concerns the whole file.
         message: What was expected, what came, and what to change.
     """
@@ -79,12 +79,12 @@ def make_row(
         data_source: Name of the data set; picks the reward function.
         prompt: The chat messages, or a string that becomes one user message.
         ground_truth: What the reward function compares with, as text (JSON for anything structured).
-        index: Lasting identity of the prompt, unique across all training files.
+        index: Persistent identity of the prompt, unique across all training files.
         split: For example "train" or "val".
         ability: A label for reports, for example "math".
         style: "rule" for a reward function, "model" for a reward model.
-        extra_info: Further fields of `extra_info`; must have the same keys and types in every row.
-        **columns: Further columns.
+        extra_info: Additional fields of `extra_info`; must have the same keys and types in every row.
+        **columns: Additional columns.
 
     Raises:
         TypeError: If `ground_truth` is not a string or `index` neither an int nor a string.
@@ -108,11 +108,11 @@ def make_row(
 
 
 def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> None:
-    """Write rows to `path`, which either keeps its old content or gets all of the new one.
+    """Write rows to `path` atomically.
 
     Args:
         rows: Rows from `make_row`. A column that only some rows have is null in the others.
-        path: Target, ending in .parquet; missing folders are made.
+        path: Target, ending in .parquet; missing folders are created.
 
     Raises:
         ParquetError: If there are no rows, the name is wrong, one column mixes types, or nothing can be written there.
@@ -130,7 +130,7 @@ def write_parquet(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike[str
 
 
 def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
-    """Write a table to `path`, which either keeps its old content or gets all of the new one.
+    """Write a table to `path` atomically.
 
     Raises:
         ParquetError: If the name is wrong, or nothing can be written there.
@@ -152,7 +152,7 @@ def _replace(path: Path, table: pa.Table) -> None:
     os.close(handle)
     try:
         pq.write_table(table, temporary, write_page_checksum=True)
-        os.chmod(temporary, 0o644)  # mkstemp makes files that only their owner can read
+        os.chmod(temporary, 0o644)  # mkstemp creates files that only their owner can read
         os.replace(temporary, path)
     finally:
         Path(temporary).unlink(missing_ok=True)

@@ -1,15 +1,15 @@
-"""What a run needs of the columns of its files: their arrow types, then their values a batch at a time.
+"""The requirements of a run on its files' columns: their arrow types, then their values batch by batch.
 
 Accepted is what verl's `RLHFDataset` and reward managers can use:
 
     prompt        a list of messages with role and content: text, or a list of parts {type: text | image | …, …};
                   the column's name is `data.prompt_key`
-    data_source   text, which verl's reward function asks for; of any type for a function of the user's own
+    data_source   text, required by verl's reward function; of any type for a user's function
     reward_model  a struct with ground_truth, of any type but never null
     extra_info    a struct, or absent
 
-A reward model, or a reward manager of the user's own, scores without the second and the third. Nothing else is asked
-for (no `ability`, no `reward_model.style`); what no column lacks but people rarely mean is a note.
+A reward model, or a user's reward manager, scores without the second and the third. Nothing else is required (no
+`ability`, no `reward_model.style`); valid but unusual values give a note.
 
 Rows are found with arrow's array operations and never by a Python loop over rows.
 """
@@ -31,12 +31,13 @@ Rows = Iterator[tuple[str, str, pa.Array]]
 
 @dataclass(frozen=True)
 class FileRules:
-    """What a run asks of its files.
+    """Requirements of a run on its files.
 
     Attributes:
         prompt_key: Column of the messages, as `data.prompt_key`.
-        needs_ground_truth: A reward function scores, which verl hands `data_source` and `reward_model.ground_truth`.
-        needs_source_name: It is verl's, which is chosen by the text in `data_source`.
+        needs_ground_truth: Whether a reward function scores, which gets `data_source` and `reward_model.ground_truth`
+            from verl.
+        needs_source_name: Whether it is verl's, which is chosen by the text in `data_source`.
     """
 
     prompt_key: str = "prompt"
@@ -55,12 +56,12 @@ def is_text(type_: pa.DataType) -> bool:
 
 
 def is_json(type_: pa.DataType) -> bool:
-    """Whether values differ in type from row to row, as JSON's may: Hugging Face's `Json`."""
+    """Whether values differ in type between rows, as in JSON: Hugging Face's `Json`."""
     return isinstance(type_, pa.JsonType)
 
 
 def field_type(type_: pa.DataType, name: str) -> pa.DataType | None:
-    """Type of a struct's field; None if there is no such field, or no struct."""
+    """Type of a struct's field; None if there is no such field or the type is not a struct."""
     if not pa.types.is_struct(type_) or type_.get_field_index(name) < 0:
         return None
     return type_.field(name).type
@@ -71,7 +72,7 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def content_type(type_: pa.DataType) -> pa.DataType | None:
-    """Type of the messages' content in a column of prompts; None if these are no messages of one type."""
+    """Type of the messages' content in a column of prompts; None if they are not messages of one type."""
     return field_type(type_.value_type, "content") if _is_list(type_) else None
 
 
@@ -83,7 +84,7 @@ def _is_content(type_: pa.DataType | None) -> bool:
 
 
 def type_error(name: str, type_: pa.DataType, rules: FileRules) -> str | None:
-    """What is wrong with the type of the column `name`, or None."""
+    """The problem with the type of the column `name`, or None."""
     if name == rules.prompt_key:
         role = field_type(type_.value_type, "role") if _is_list(type_) else None
         if is_json(type_) or (_is_list(type_) and is_json(type_.value_type)):
@@ -116,7 +117,7 @@ def broken_rows(name: str, column: pa.Array, rules: FileRules) -> Rows:
 
 
 def unusual_rows(name: str, column: pa.Array, rules: FileRules) -> Rows:
-    """Rows that verl trains on, although a chat template may not know what they say."""
+    """Rows that verl trains on although a chat template may not support their values."""
     if name == rules.prompt_key and content_type(column.type) is not None:
         role = pc.struct_field(pc.list_flatten(column), "role")
         odd = pc.and_(pc.is_valid(role), pc.invert(pc.is_in(role, pa.array(ROLES, role.type))))
@@ -140,7 +141,7 @@ def _check_prompt(name: str, column: pa.Array) -> Rows:
     messages = pc.list_flatten(column)
     role = pc.struct_field(messages, "role")
     yield f"{name}.role", "is null", pc.unique(parents.filter(pc.is_null(role)))
-    # An assistant's message may hold nothing but calls of tools.
+    # An assistant's message may consist only of tool calls.
     is_other = pc.fill_null(pc.not_equal(role, "assistant"), True)
     empty = pc.and_(pc.is_null(pc.struct_field(messages, "content")), is_other)
     yield f"{name}.content", "is null", pc.unique(parents.filter(empty))

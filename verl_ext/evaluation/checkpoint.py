@@ -1,9 +1,10 @@
-"""A checkpoint of verl as a model: its Hugging Face weights where it has them, else its shards, which verl's own model
-merger merges, once, into a folder that is kept.
+"""Converts a verl checkpoint to a Hugging Face model: uses its Hugging Face weights if it has them, otherwise merges
+its shards once with verl's own model merger and keeps the result.
 
-The merger reads FSDP's shards alone; `checkpoint_files.py` says what every engine writes.
+The merger only reads FSDP shards; `checkpoint_files.py` describes what every engine writes.
 
-Simplification: LoRA factors are merged into the weights. A run's engine may keep them apart, which rounds otherwise.
+Simplification: LoRA factors are merged into the weights. A run's engine may keep them separate, which rounds
+differently.
 """
 
 import contextlib
@@ -24,14 +25,14 @@ from verl_ext.run.checkpoints import MEGATRON_CONTENTS
 
 CACHE = Path("outputs/merged_checkpoints")
 
-# Device meshes that FSDPModelMerger knows.
+# Device meshes that FSDPModelMerger supports.
 _MERGED_MESHES = (("fsdp",), ("ddp", "fsdp"))
 _CRITICS = "{} is a critic, which writes no text. Give the actor's folder."
 _SAVE_WEIGHTS = "have a run save them with hf_model in actor_rollout_ref.actor.checkpoint.save_contents"
 
 
 def merged_model(model: str, cache: Path = CACHE) -> str:
-    """A Hugging Face model of what `model` is: itself, or what a checkpoint's shards are merged into.
+    """The Hugging Face model for `model`: itself, or the merged shards of a checkpoint.
 
     Args:
         model: Folder of a Hugging Face model or of a checkpoint, or a model's name on the hub.
@@ -58,10 +59,10 @@ def merged_model(model: str, cache: Path = CACHE) -> str:
             return str(target)
         _say(f"merging {len(shards)} shard(s) of {actor} with verl's model merger into {target}")
         partial = cache / f"{target.name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)  # of a merge that was killed
+        shutil.rmtree(partial, ignore_errors=True)  # of a killed merge
         log = cache / f"{target.name}.log"
         try:
-            # A process of its own: it gives its memory back, and its libraries start nothing in this one.
+            # A separate process: it frees its memory, and its libraries start nothing in this one.
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
                 executor.submit(_merge, str(actor), str(partial), str(log)).result()
             partial.rename(target)
@@ -82,7 +83,7 @@ def merged_model(model: str, cache: Path = CACHE) -> str:
 
 
 def _check_no_other_checkpoint(folder: Path) -> None:
-    """A `global_step_N` without weights of a known form: torchtitan's has others, or none."""
+    """The error for a `global_step_N` without weights in a known format: torchtitan's are different or missing."""
     if (folder / "data.pt").is_file() and not (folder / "config.json").is_file():
         raise CheckpointError(
             f"{folder} is a checkpoint without weights that FSDP, VeOmni or Megatron would have saved below actor: "
@@ -94,7 +95,7 @@ def _megatrons_weights(actor: Path) -> Path:
     """The Hugging Face model of a checkpoint of verl's Megatron engine.
 
     Raises:
-        CheckpointError: It has none, an adapter alone, or is a critic's.
+        CheckpointError: It has none or only an adapter, or it is a critic's.
     """
     try:
         contents = json.loads((actor / MEGATRON_CONTENTS).read_text(encoding="utf-8"))
@@ -109,10 +110,10 @@ def _megatrons_weights(actor: Path) -> Path:
         return folder
     if has_adapter:
         raise CheckpointError(
-            f"{actor} has LoRA factors beside no weights, as verl's Megatron engine saves them ({folder / 'adapter'}): "
-            "merge them into the model that the run began with, and give that."
+            f"{actor} has only LoRA factors, as verl's Megatron engine saves them ({folder / 'adapter'}): "
+            "merge them into the model that the run started from, and give the result."
         )
-    raise CheckpointError(f"{actor} has its weights in Megatron's format alone: {_SAVE_WEIGHTS}.")
+    raise CheckpointError(f"{actor} has its weights only in Megatron's format: {_SAVE_WEIGHTS}.")
 
 
 def check_shards(actor: Path) -> list[Path]:
@@ -127,7 +128,7 @@ def check_shards(actor: Path) -> list[Path]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{actor} has shards, but no readable fsdp_config.json and huggingface/config.json ({error}). Rank 0 of "
-            "the run writes them: give the folder that has them, too."
+            "the run writes them: give a folder that also has them."
         ) from error
     shards = [actor / f"model_world_size_{world_size}_rank_{rank}.pt" for rank in range(world_size)]
     missing = [shard.name for shard in shards if not shard.is_file()]
@@ -148,7 +149,7 @@ def _has_all_weights(actor: Path) -> bool:
 
 @contextlib.contextmanager
 def _lock(cache: Path, name: str) -> Generator[None]:
-    """One merge at a time: another evaluation of the same checkpoint waits, and finds it done."""
+    """One merge at a time: another evaluation of the same checkpoint waits, then finds it done."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{name}.lock").open("wb") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
@@ -160,7 +161,7 @@ def _say(line: str) -> None:
 
 
 def _merge(actor: str, target: str, log: str) -> None:
-    """In a process of its own: merge into `target`; what the libraries print goes to the file `log`."""
+    """Merge into `target`, in a separate process; the libraries' output goes to the file `log`."""
     with (
         open(log, "w", encoding="utf-8") as stream,
         contextlib.redirect_stdout(stream),
@@ -189,7 +190,7 @@ def _merge_shards(actor: Path, target: Path) -> None:
 
 
 def _check_shard(actor: Path) -> None:
-    """What verl's merger does not know, or would take without a word and give a model that is not the trained one."""
+    """Reject shards that verl's merger does not support, or would silently merge into a wrong model."""
     import torch
 
     shard = next(iter(shard_files(actor)))
@@ -214,7 +215,7 @@ def _check_shard(actor: Path) -> None:
 
 
 def _merge_adapter(folder: Path) -> None:
-    """Add the LoRA factors, which verl's merger leaves in a folder of their own, to the weights beside them."""
+    """Add the LoRA factors, which verl's merger leaves in a separate folder, to the weights next to it."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM

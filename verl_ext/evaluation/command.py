@@ -8,10 +8,10 @@
 
 Prints, for each file, pass@k, maj@k, avg@n, response length and share of truncated responses with their 95 % bootstrap
 intervals over prompts and their standard error over repeats, the macro average, and the histogram of pass rates, which
-says before any training how many prompts of a pool carry signal. Prompts are rendered and responses decoded and scored
+shows before any training how many prompts of a pool carry signal. Prompts are rendered and responses decoded and scored
 by the same functions of verl that a training run uses. Text only, one machine.
 
-With --output the samples are kept as they come: the same command goes on where a killed evaluation stopped, another
+With --output samples are saved as they are made: the same command continues a killed evaluation, another
 --k, --by or --success_threshold or a higher --limit reuses them, and other settings are refused.
 """
 
@@ -44,7 +44,7 @@ from verl_ext.evaluation.statistics.samples import PromptKey, SampleStore, Score
 
 
 def sample_seed(seed: int, key: PromptKey) -> int:
-    """Seed of a prompt's first sample: it depends on the prompt alone, not on what else is evaluated or was before."""
+    """Seed of a prompt's first sample: it depends only on the prompt, not on other evaluated prompts."""
     digest = hashlib.sha256(f"{seed}/{key.data_hash}/{key.row}".encode()).digest()
     return int.from_bytes(digest[:6], "big")
 
@@ -53,17 +53,17 @@ def plan_devices(settings: EvaluateSettings) -> list[list[str]]:
     """The GPUs of each engine; empty for one engine in this process.
 
     Raises:
-        SignalError: If GPUs are asked for that are not there.
+        SignalError: If requested GPUs do not exist.
     """
     on_cpu = prepare_vllm()
     if on_cpu and settings.data_parallel_size > 1:
         raise SignalError(
-            f"--data_parallel_size {settings.data_parallel_size} needs a GPU for each engine, and there is none here: "
+            f"--data_parallel_size {settings.data_parallel_size} needs a GPU per engine, and this machine has none: "
             "engines on a CPU would share its cores. Leave it out."
         )
     if on_cpu and settings.gpu_memory_utilization is not None:
         raise SignalError(
-            "--gpu_memory_utilization is a share of a GPU's memory, and there is no GPU here. Leave it out, or set "
+            "--gpu_memory_utilization is a share of a GPU's memory, and this machine has no GPU. Leave it out, or set "
             "--kv_cache_gib."
         )
     if settings.data_parallel_size == 1:
@@ -72,10 +72,10 @@ def plan_devices(settings: EvaluateSettings) -> list[list[str]]:
 
 
 def collect(settings: EvaluateSettings, data_sets: Sequence[DataSet], store: SampleStore) -> None:
-    """Sample and score, chunk by chunk, what the store does not hold yet.
+    """Sample and score all chunks that the store does not have yet.
 
-    Chunks begin at fixed rows, and one that is only half there is sampled again as a whole: in the same company the
-    same seeds give the same responses, so a resumed evaluation equals an uninterrupted one.
+    Chunks begin at fixed rows, and an incomplete one is sampled again as a whole: in the same batch the same seeds give
+    the same responses, so a resumed evaluation equals an uninterrupted one.
     """
     chunks = [
         (data_set, start)
@@ -146,10 +146,10 @@ def collect(settings: EvaluateSettings, data_sets: Sequence[DataSet], store: Sam
 
 
 def evaluate(settings: EvaluateSettings, samples_file: Path | None = None) -> EvaluationResult:
-    """Sample, score and summarize; with a `samples_file`, go on from what it holds.
+    """Sample, score and summarize; with a `samples_file`, continue from its content.
 
     Raises:
-        SignalError: If the model, the data or the reward function is missing or unfit, or the file holds samples of
+        SignalError: If the model, the data or the reward function is missing or unsuitable, or the file has samples of
             other settings.
     """
     data_sets = read_data_sets(settings.data, settings.limit, settings.by)
@@ -173,7 +173,7 @@ def evaluate(settings: EvaluateSettings, samples_file: Path | None = None) -> Ev
 
 
 def output_files(output: Path) -> tuple[Path, Path, Path]:
-    """JSON, picture and samples: beside a given .json file, or in a given folder."""
+    """Paths of JSON, picture and samples: next to a given .json file, or in a given folder."""
     if output.suffix == ".json":
         return output, output.with_suffix(".png"), output.with_suffix(".samples.jsonl")
     return output / "result.json", output / "pass_rates.png", output / "samples.jsonl"
@@ -187,26 +187,26 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of a Hugging Face model or of a checkpoint of verl (global_step_N), or a model's name on the hub",
     )
     parser.add_argument("--data", required=True, nargs="+", help="parquet files in verl's schema")
-    parser.add_argument("--n", type=int, default=16, help="samples of each prompt")
+    parser.add_argument("--n", type=int, default=16, help="samples per prompt")
     parser.add_argument(
         "--k", type=int, nargs="+", help="the k of pass@k, maj@k (default: those of 1, 4, 16 up to --n)"
     )
     parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
     parser.add_argument(
-        "--top_p", type=float, default=1.0, help="the likeliest tokens that have this probability together"
+        "--top_p", type=float, default=1.0, help="sample from the most likely tokens up to this total probability"
     )
-    parser.add_argument("--top_k", type=int, default=-1, help="only so many of the likeliest tokens; -1: all")
+    parser.add_argument("--top_k", type=int, default=-1, help="sample from this many most likely tokens; -1: all")
     parser.add_argument("--max_response_length", type=int, default=1024, help="tokens")
-    parser.add_argument("--limit", type=int, help="only the first so many prompts of each file")
+    parser.add_argument("--limit", type=int, help="use only this many prompts per file, from the first")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reward", help="path/to/file.py:function (default: by data_source)")
     parser.add_argument(
         "--success_threshold",
         type=float,
         default=SUCCESS_THRESHOLD,
-        help="a reward (acc, or else score) of at least this is a success",
+        help="a reward (acc, otherwise score) of at least this is a success",
     )
-    parser.add_argument("--by", help="a field of extra_info to break the result down by, for example kind")
+    parser.add_argument("--by", help="field of extra_info to break the result down by, for example kind")
     parser.add_argument("--raw_prompt", action="store_true", help="no chat template: continue the prompts as text")
     parser.add_argument(
         "--chat_template_kwargs",
@@ -214,21 +214,21 @@ def _parser() -> argparse.ArgumentParser:
         default={},
         help="JSON for the chat template, for example '{\"enable_thinking\": false}'",
     )
-    parser.add_argument("--system_prompt", help="first message of every prompt, in place of one that the file has")
-    parser.add_argument("--chunk_size", type=int, default=256, help="prompts that are answered and kept at once")
+    parser.add_argument("--system_prompt", help="first message of every prompt, instead of the file's")
+    parser.add_argument("--chunk_size", type=int, default=256, help="prompts sampled and saved per chunk")
     parser.add_argument("--kv_cache_gib", type=float, default=0.5, help="key-value cache on a CPU, GiB")
     parser.add_argument("--gpu_memory_utilization", type=float, help="share of a GPU's memory (default: vLLM's own)")
-    parser.add_argument("--tensor_parallel_size", type=int, default=1, help="GPUs that share the model")
+    parser.add_argument("--tensor_parallel_size", type=int, default=1, help="number of GPUs that share the model")
     parser.add_argument("--data_parallel_size", type=int, default=1, help="engines that share the prompts, on GPUs")
     parser.add_argument(
-        "--output", type=Path, help="folder, or JSON file, to write; a killed evaluation goes on from there"
+        "--output", type=Path, help="folder, or JSON file, to write; a killed evaluation continues from there"
     )
-    parser.add_argument("--plot", type=Path, help="PNG file for the histograms (default: beside the JSON file)")
+    parser.add_argument("--plot", type=Path, help="PNG file for the histograms (default: next to the JSON file)")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Evaluate, print, and write the files that are wanted."""
+    """Evaluate, print, and write the requested files."""
     args = vars(_parser().parse_args(argv))
     output, plot = args.pop("output"), args.pop("plot")
     args["k"] = tuple(args["k"] or (k for k in (1, 4, 16) if k <= args["n"]))

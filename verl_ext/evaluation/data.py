@@ -1,4 +1,4 @@
-"""What an evaluation asks and how answers are scored: checked parquet files and reward functions."""
+"""Prompts and scoring of an evaluation: checked parquet files and reward functions."""
 
 import asyncio
 import hashlib
@@ -16,7 +16,7 @@ from verl_ext.data.schema import DataFileError
 from verl_ext.evaluation.statistics.samples import PromptKey
 from verl_ext.trainer import default_reward
 
-# In the forms that rewards of mathematics look for.
+# In the forms that mathematics rewards recognise.
 DUMMY_ANSWER = "Answer: \\boxed{-1}"
 
 
@@ -26,8 +26,8 @@ class DataSet:
 
     Attributes:
         name: Short name, unique among the data sets of an evaluation.
-        file: The path as it was given.
-        hash: Of the file's content.
+        file: The path as given.
+        hash: Hash of the file's content.
         rows: The checked rows.
     """
 
@@ -45,7 +45,7 @@ def read_data_sets(files: Sequence[str], limit: int | None = None, by: str | Non
     """The checked rows of each file, at most `limit` of each.
 
     Raises:
-        SignalError: If a file is missing, unfit, given twice, or has no field `by` in `extra_info`.
+        SignalError: If a file is missing, unsuitable, given twice, or has no field `by` in `extra_info`.
     """
     data_sets = []
     for name, file in zip(_names(files), files, strict=True):
@@ -68,7 +68,7 @@ def read_data_sets(files: Sequence[str], limit: int | None = None, by: str | Non
 
 
 def _names(files: Sequence[str]) -> list[str]:
-    """The files' names without their folder, or with as much of it as tells them apart."""
+    """The files' names without their folder, or with enough of it to be unique."""
     if len({str(Path(file).resolve()) for file in files}) < len(files):
         raise SignalError(f"--data names a file twice: {', '.join(files)}. Give each data set once.")
     parts = [Path(file).resolve().with_suffix("").parts for file in files]
@@ -79,7 +79,8 @@ def _names(files: Sequence[str]) -> list[str]:
 
 
 def load_reward(reward: str | None) -> Callable[..., Any]:
-    """The reward function: `reward` if given, else by data source, as `compute_score(data_source=..., ...)`."""
+    """The reward function: `reward` if given, otherwise by data source, called as `compute_score(data_source=...,
+    ...)`."""
     if reward is not None:
         from verl.utils.import_utils import load_extern_object
 
@@ -104,12 +105,12 @@ def load_reward(reward: str | None) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a reward function says about one response.
+    """The result of a reward function for one response.
 
     Attributes:
         score: Its `score`, or the number that it returned.
-        acc: Its `acc`; None where there is none.
-        pred: Its `pred`, the extracted answer, as text; None where there is none.
+        acc: Its `acc`; None if missing.
+        pred: Its `pred`, the extracted answer, as text; None if missing.
     """
 
     score: float
@@ -118,7 +119,7 @@ class Verdict:
 
     @property
     def reward(self) -> float:
-        """Its `acc` where there is one, else its score."""
+        """Its `acc` if there is one, otherwise its score."""
         return self.score if self.acc is None else self.acc
 
 
@@ -143,7 +144,7 @@ def score(reward: Callable[..., Any], row: dict[str, Any], response: str) -> Ver
         place = traceback.extract_tb(error.__traceback__)[-1]
         line = "" if place.filename == __file__ else f" ({place.filename}, line {place.lineno})"
         raise SignalError(
-            f"the reward function failed on {_where(row)}: {type(error).__name__}: {error}{line}. Mend it, or choose "
+            f"the reward function failed on {_where(row)}: {type(error).__name__}: {error}{line}. Fix it, or choose "
             "another with --reward file.py:function."
         ) from error
     try:
@@ -159,10 +160,10 @@ def score(reward: Callable[..., Any], row: dict[str, Any], response: str) -> Ver
 
 
 def check_reward(reward: Callable[..., Any], data_sets: Sequence[DataSet]) -> None:
-    """Score a dummy answer of each data source, so that a reward that cannot work is found before the engine starts.
+    """Score a dummy answer of each data source, so that a broken reward is found before the engine starts.
 
     Raises:
-        SignalError: If the reward function fails or returns something else than a score.
+        SignalError: If the reward function fails or does not return a score.
     """
     first = {row["data_source"]: row for data_set in reversed(data_sets) for row in reversed(data_set.rows)}
     for row in first.values():

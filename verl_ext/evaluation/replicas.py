@@ -1,7 +1,7 @@
-"""Several engines with the same model, each in a process and on GPUs of its own, that share every batch of prompts.
+"""Several engines with the same model, each in its own process on its own GPUs, that share every batch of prompts.
 
-vLLM refuses `LLM(data_parallel_size=...)` in one process; its own example of offline data parallelism starts processes,
-too. These are independent of each other, which suits dense models and mixtures of experts alike.
+vLLM refuses `LLM(data_parallel_size=...)` in one process; its own example of offline data parallelism also starts
+processes. These are independent, which works for dense models and mixtures of experts.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Engine(Protocol):
-    """What answers prompts: `sampling.Sampler`, or several of them."""
+    """Samples responses: `sampling.Sampler`, or several of them."""
 
     def generate(
         self,
@@ -33,7 +33,7 @@ class Engine(Protocol):
         top_p: float = 1.0,
         top_k: int = -1,
     ) -> list[list[Response]]:
-        """For each prompt its `n` responses: token ids, and whether the length limit cut them off."""
+        """For each prompt, its `n` responses: token ids, and whether the length limit cut them off."""
         ...
 
 
@@ -70,12 +70,12 @@ def visible_devices() -> list[str]:
 
 
 class Replicas:
-    """Engines that share every batch of prompts; a context manager, which ends them.
+    """Engines that share every batch of prompts; a context manager that stops them.
 
-    Prompt i goes to engine i modulo their number, so neighbours, which are often alike, are spread.
+    Prompt i goes to engine i modulo their number, so neighbours, which are often similar, are spread.
 
     Args:
-        make: Makes an engine; it is called in each process and must be picklable.
+        make: Creates an engine; it is called in each process and must be picklable.
         devices: GPUs of each engine, as CUDA_VISIBLE_DEVICES names them.
 
     Raises:
@@ -130,7 +130,7 @@ class Replicas:
         return responses
 
     def close(self) -> None:
-        """End the engines and their processes."""
+        """Stop the engines and their processes."""
         for process in self._processes:
             with contextlib.suppress(RuntimeError):  # dead, or closed before
                 process.submit(_stop)
@@ -142,12 +142,12 @@ class Replicas:
             return [future.result() for future in futures]
         except BrokenProcessPool as error:
             raise RolloutEngineError(
-                "the process of one of the engines of --data_parallel_size died; its last words are above. The samples "
-                "so far are kept if there is an --output: the same command goes on."
+                "the process of one of the engines of --data_parallel_size died; its last output is above. With "
+                "--output the samples so far are kept: run the same command to continue."
             ) from error
 
 
-# Of a process of `Replicas`.
+# Main function of a process of `Replicas`.
 _engine: Engine | None = None
 
 
@@ -163,7 +163,8 @@ def _generate(prompts: Sequence[list[int]], seeds: Sequence[int], sampling: dict
 
 
 def _stop() -> None:
-    """vLLM ends its own processes when the engine is forgotten; a process like this one runs no exit handlers."""
+    """vLLM stops its own processes when the engine is garbage-collected; a process like this one runs no exit
+    handlers."""
     global _engine
     _engine = None
     gc.collect()

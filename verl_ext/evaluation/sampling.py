@@ -16,8 +16,8 @@ def load_tokenizer(model: str):
     if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
         raise SignalError(
             f"--model {model} is a folder without config.json. Expected a model in Hugging Face format, or for Fast "
-            "DAPO's evaluation a checkpoint of verl's (global_step_N or its actor folder); any other "
-            "checkpoint has to be merged first (python -m verl.model_merger)."
+            "DAPO's evaluation a verl checkpoint (global_step_N or its actor folder); any other checkpoint must be "
+            "merged first (python -m verl.model_merger)."
         )
     try:
         return hf_tokenizer(model)
@@ -43,12 +43,12 @@ def encode_prompts(
     Args:
         rows: Rows of the file.
         tokenizer: Tokenizer, with a chat template unless `raw_prompt`.
-        room: Most tokens that a prompt may have beside its response.
+        room: Maximum number of tokens of a prompt, in addition to its response.
         raw_prompt: Concatenate the messages' contents, without a chat template and with the special tokens that the
-            tokenizer adds by itself: the form in which a base model continues text.
-        chat_template_kwargs: Given to the chat template.
-        system_prompt: First message of every prompt, in place of the row's own; None leaves the row as it is.
-        name: Of the data set, for messages.
+            tokenizer adds by default: the format in which a base model continues text.
+        chat_template_kwargs: Passed to the chat template.
+        system_prompt: First message of every prompt, instead of the row's own; None keeps the row unchanged.
+        name: Name of the data set, for messages.
 
     Raises:
         SignalError: If a prompt is longer than `room` (a truncated prompt would be another question), or the chat
@@ -67,7 +67,7 @@ def encode_prompts(
                 normalize_token_ids(apply_chat_template(tokenizer, with_system(row["prompt"], system_prompt), **kwargs))
                 for row in rows
             ]
-        except Exception as error:  # a template raises what it likes
+        except Exception as error:  # a template may raise anything
             raise SignalError(
                 f"the chat template cannot render the prompts ({type(error).__name__}: {error}). See "
                 "--chat_template_kwargs and --system_prompt, or give --raw_prompt."
@@ -89,7 +89,7 @@ def encode_prompts(
 
 
 def with_system(messages: Sequence[Mapping[str, Any]], system_prompt: str | None) -> list[dict[str, Any]]:
-    """The messages with this system prompt first, in place of their own; as they are for None.
+    """The messages with this system prompt instead of their own; unchanged for None.
 
     Example:
         >>> with_system([{"role": "user", "content": "1+1="}], "Be brief.")
@@ -103,11 +103,11 @@ def with_system(messages: Sequence[Mapping[str, Any]], system_prompt: str | None
 
 
 def _check_chat_template(tokenizer: Any, kwargs: Mapping[str, Any]) -> None:
-    """A template ignores what it does not know: a misspelled argument would change nothing, without a word."""
+    """A template ignores unknown arguments: a misspelled one would silently have no effect."""
     template = kwargs.get("chat_template") or tokenizer.chat_template
     if template is None:
         raise SignalError(
-            "the tokenizer has no chat template; prompts are chat messages. Use a chat model's, or --raw_prompt to "
+            "the tokenizer has no chat template; but prompts are chat messages. Use a chat model's, or --raw_prompt to "
             "continue the prompts as plain text."
         )
     # A tokenizer may have several templates by name.
@@ -121,15 +121,15 @@ def _check_chat_template(tokenizer: Any, kwargs: Mapping[str, Any]) -> None:
 
 
 def prepare_vllm() -> bool:
-    """Settings that vLLM reads when it is imported; returns whether there is no GPU. Values already set are kept."""
+    """Set the variables that vLLM reads at import; returns whether there is no GPU. Existing values are kept."""
     import torch
 
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     if torch.cuda.is_available():
         return False
-    # One process, because a second one would import everything again; nothing compiled, because that needs a C++
-    # compiler; threads unbound, because a machine without a GPU is rarely ours alone.
+    # One process, because a second one would import everything again; no compilation, because that needs a C++
+    # compiler; threads unbound, because a machine without a GPU is usually shared.
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
@@ -137,14 +137,14 @@ def prepare_vllm() -> bool:
 
 
 class Sampler:
-    """vLLM with a model, ready to answer one batch of prompts after another from the model's own distribution.
+    """vLLM with a model, ready to sample batches of prompts from the model's own distribution.
 
     Args:
         model: Folder of a Hugging Face model, or its name on the hub.
         max_model_len: Tokens of the longest prompt and its response together.
-        seed: Of what is not seeded by prompt.
+        seed: Seed of everything that is not seeded by prompt.
         kv_cache_gib: Memory of the key-value cache on a CPU, in GiB; a GPU uses what is free.
-        gpu_memory_utilization: Share of a GPU's memory that vLLM may take; None for vLLM's own choice.
+        gpu_memory_utilization: Share of a GPU's memory that vLLM may use; None for vLLM's default.
         tensor_parallel_size: GPUs that share the model.
 
     Raises:
@@ -168,7 +168,7 @@ class Sampler:
         if on_cpu:
             # float32: bfloat16 is several times slower on most CPUs. A share of the memory would be a share of all RAM.
             options = {"dtype": "float32", "kv_cache_memory_bytes": int(kv_cache_gib * 2**30)}
-            # A prompt that is cut in two rewinds its request's generator, which a CPU's cannot.
+            # A prompt that is split in two rewinds its request's generator, which is impossible on a CPU.
             options["enable_chunked_prefill"] = False
         elif gpu_memory_utilization is not None:
             options = {"gpu_memory_utilization": gpu_memory_utilization}
@@ -183,7 +183,7 @@ class Sampler:
             )
         except (OSError, RuntimeError, ValueError) as error:
             raise SignalError(
-                f"vLLM cannot start with {model} ({type(error).__name__}: {error}). Where its own lines above speak of "
+                f"vLLM cannot start with {model} ({type(error).__name__}: {error}). If its own lines above mention "
                 "memory, see --gpu_memory_utilization, --tensor_parallel_size and, without a GPU, --kv_cache_gib."
             ) from error
 
@@ -198,20 +198,20 @@ class Sampler:
         top_p: float = 1.0,
         top_k: int = -1,
     ) -> list[list[tuple[list[int], bool]]]:
-        """Sample `n` responses of each prompt.
+        """Sample `n` responses per prompt.
 
         Args:
             prompts: Token ids of each prompt.
-            seeds: One of each prompt; its samples use this seed and the n - 1 after it. Equal prompts, seeds and
-                batches give equal responses on the same machine, whatever was sampled before.
-            n: Responses of each prompt.
+            seeds: One per prompt; its samples use this seed and the n - 1 after it. Equal prompts, seeds and batches
+                give equal responses on the same machine, whatever was sampled before.
+            n: Responses per prompt.
             temperature: 0 is greedy.
-            max_response_length: Tokens of a response at most.
-            top_p: Sample from the likeliest tokens that have this probability together; 1 for all.
-            top_k: Sample from so many of the likeliest tokens; -1 for all.
+            max_response_length: Maximum number of tokens per response.
+            top_p: Sample from the most likely tokens up to this total probability; 1 for all.
+            top_k: Sample from this many of the most likely tokens; -1 for all.
 
         Returns:
-            For each prompt its `n` responses: token ids, and whether the length limit cut them off.
+            For each prompt, its `n` responses: token ids, and whether the length limit cut them off.
         """
         from vllm import SamplingParams
 

@@ -1,4 +1,4 @@
-"""What an evaluation asks for, checked once; and which of it stored samples depend on."""
+"""The settings of an evaluation, checked once, and those that stored samples depend on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from verl_ext.evaluation.statistics.report import SUCCESS_THRESHOLD
 # Arguments of `apply_chat_template` that rendering prompts sets by itself.
 _SET_HERE = ("add_generation_prompt", "continue_final_message", "return_dict", "return_tensors", "tokenize")
 
-# Samples of other values must not be mixed. What is left out is compared otherwise (`model`) or changes no sample.
+# Samples of other values must not be mixed. Other settings are compared differently (`model`) or do not affect samples.
 _SAMPLE_SETTINGS = (
     "n",
     "temperature",
@@ -35,26 +35,26 @@ class EvaluateSettings:
     Attributes:
         model: Folder of a Hugging Face model or of a checkpoint of verl, or a model's name on the hub.
         data: Parquet files in verl's schema.
-        n: Samples of each prompt.
+        n: Samples per prompt.
         k: The k of pass@k and maj@k, each at most `n`.
         temperature: 0 is greedy.
-        top_p: Sample from the likeliest tokens that have this probability together; 1 for all.
-        top_k: Sample from so many of the likeliest tokens; -1 for all.
-        max_response_length: Tokens of a response at most.
-        limit: Only the first so many prompts of each file; None for all.
-        seed: Of the sampling.
+        top_p: Sample from the most likely tokens up to this total probability; 1 for all.
+        top_k: Sample from this many of the most likely tokens; -1 for all.
+        max_response_length: Maximum number of tokens per response.
+        limit: Number of prompts to use per file, from the first; None for all.
+        seed: Seed of the sampling.
         reward: "file.py:function" or "pkg://module:function"; None chooses by `data_source`.
-        success_threshold: A sample is right if its reward (`acc` where the function reports it, else `score`) is at
+        success_threshold: A sample is right if its reward (`acc` if the function reports it, otherwise `score`) is at
             least this.
         by: A field of `extra_info` to break the result down by.
         raw_prompt: Continue the prompts as plain text, without the chat template.
-        chat_template_kwargs: Given to the chat template, as verl's `data.apply_chat_template_kwargs`.
-        system_prompt: First message of every prompt, in place of one that the file has; None leaves the file's.
-        chunk_size: Prompts that are answered, scored and kept at once.
+        chat_template_kwargs: Passed to the chat template, as verl's `data.apply_chat_template_kwargs`.
+        system_prompt: First message of every prompt, instead of the file's; None keeps the file's.
+        chunk_size: Prompts that are sampled, scored and saved per chunk.
         kv_cache_gib: Memory of the key-value cache on a CPU, in GiB; a GPU uses what is free.
-        gpu_memory_utilization: Share of a GPU's memory that vLLM may take; None for vLLM's own choice.
+        gpu_memory_utilization: Share of a GPU's memory that vLLM may use; None for vLLM's default.
         tensor_parallel_size: GPUs that share the model.
-        data_parallel_size: Engines with the whole model, each on GPUs of its own, that share the prompts.
+        data_parallel_size: Engines with the whole model, each on its own GPUs, that share the prompts.
     """
 
     model: str
@@ -111,12 +111,13 @@ class EvaluateSettings:
             )
         if self.raw_prompt and (self.chat_template_kwargs or self.system_prompt is not None):
             raise SignalError(
-                "--raw_prompt leaves out the chat template, which --chat_template_kwargs and --system_prompt are for. "
+                "--raw_prompt leaves out the chat template, which --chat_template_kwargs and --system_prompt need. "
                 "Leave one or the other out."
             )
 
     def sample_settings(self) -> dict[str, Any]:
-        """What samples depend on besides their prompts; samples of other values must not be mixed with them."""
+        """All settings that samples depend on besides their prompts; samples of other values must not be mixed with
+        them."""
         folder = actor_folder(self.model) or Path(self.model)
         model = str(folder.resolve()) if folder.is_dir() else self.model
         return {"model": model, "model_files": fingerprint(folder)} | {

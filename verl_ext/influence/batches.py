@@ -1,4 +1,4 @@
-"""What influence scores need of verl's batches, losses and sharded parameters, apart from any worker."""
+"""Helpers of influence scores for verl's batches, losses and sharded parameters, independent of a worker."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -12,12 +12,12 @@ from verl.trainer.ppo.core_algos import agg_loss
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import no_padding_2_padding
 
-# Fields of a batch: a row's place among the rank's samples; the advantage of a row of the validation set.
+# Fields of a batch: a row's position among the rank's samples; the advantage of a row of the validation set.
 SAMPLE_POSITION = "sample_position"
 VALIDATION_ADVANTAGE = "validation_advantage"
 ROLLOUT_LOG_PROBS = "rollout_log_probs"
 
-# Of the importance weights of validation rollouts.
+# Clip of the importance weights of validation rollouts.
 MAX_WEIGHT = 2.0
 
 
@@ -43,10 +43,10 @@ def sample_index(micro_batch: TensorDict, pad_size: int = 0) -> torch.Tensor:
 def validation_loss(config: Any, model_output: dict[str, Any], data: TensorDict, dp_group: Any = None):
     """Policy gradient loss of the validation set at the current weights, aggregated like the actor's own loss.
 
-    Its gradient is -A * w * grad log pi a token, with w = min(pi / pi_rollout, 2): rollouts wait for the next refresh
-    while the policy moves on (truncated importance sampling). Without w the gradient of a
-    bad rollout would only grow as the policy leaves it behind, and drown all others. Nothing is clipped, there is no
-    entropy or KL term. Without the field `rollout_log_probs` w is 1.
+    Its gradient is -A * w * grad log pi per token, with w = min(pi / pi_rollout, 2): rollouts are reused until the next
+    refresh while the policy changes (truncated importance sampling). Without w, the gradient of a bad rollout would
+    grow as the policy moves away from it, and dominate all others. Nothing is clipped, there is no entropy or KL term.
+    Without the field `rollout_log_probs` w is 1.
     """
     log_probs = no_padding_2_padding(model_output["log_probs"], data)
     mask = data.select("response_mask").to_padded_tensor()["response_mask"].to(bool)
@@ -79,7 +79,7 @@ def unflat(flat: torch.Tensor, like: dict[str, torch.Tensor]) -> dict[str, torch
 
 
 def buckets(tensors: Iterable[torch.Tensor], most_bytes: int) -> Iterator[list[torch.Tensor]]:
-    """The tensors in their order, in lists of at most so many bytes; a larger tensor is a list of its own."""
+    """The tensors in order, in lists of at most this many bytes; a larger tensor gets its own list."""
     bucket: list[torch.Tensor] = []
     room = most_bytes
     for tensor in tensors:
@@ -93,10 +93,10 @@ def buckets(tensors: Iterable[torch.Tensor], most_bytes: int) -> Iterator[list[t
 
 
 def norm_and_agreement(total: dict[str, torch.Tensor], first: dict[str, torch.Tensor]) -> tuple[float, float]:
-    """The norm of a gradient, and the cosine of one half of it with the other, one parameter after the other.
+    """The norm of a gradient, and the cosine of one half of it with the other, one parameter at a time.
 
     Returns:
-        nan as the cosine where a half is 0.
+        nan as the cosine if a half is 0.
     """
     products = []
     for name, gradient in total.items():
@@ -110,7 +110,7 @@ def norm_and_agreement(total: dict[str, torch.Tensor], first: dict[str, torch.Te
 
 
 def sharded_like(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """This rank's shard of a gradient that every rank has whole."""
+    """This rank's shard of a gradient that every rank has in full."""
     gradient = gradient.to(parameter.dtype)
     if not isinstance(parameter, DTensor):
         return gradient
@@ -120,7 +120,7 @@ def sharded_like(gradient: torch.Tensor, parameter: torch.Tensor) -> torch.Tenso
 
 
 def whole(tensor: torch.Tensor, device: torch.device | str | None = None) -> torch.Tensor:
-    """A sharded tensor gathered on every rank, on a device; a state that is offloaded is gathered where NCCL is."""
+    """A sharded tensor gathered on every rank, on a device; an offloaded state is gathered on NCCL's device."""
     if not isinstance(tensor, DTensor):
         return tensor.to(device)
     mesh = tensor.device_mesh
@@ -133,7 +133,7 @@ def whole(tensor: torch.Tensor, device: torch.device | str | None = None) -> tor
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute of an instance, replaced for a while."""
+    """Replace an attribute of an instance temporarily."""
     setattr(owner, name, value)
     try:
         yield

@@ -16,7 +16,7 @@ from verl_ext.influence.batches import SAMPLE_POSITION, buckets
 
 _BUCKET_BYTES = 64 * 2**20  # of gradients that are reduced together
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "self.engine": "verl.workers.engine.fsdp.transformer_impl.FSDPEngineWithLMHead",
     "self.engine_config": "verl.workers.config.FSDPEngineConfig",
@@ -24,7 +24,7 @@ RELIES_ON = {
 
 
 class EnginePasses(TrainingWorker):
-    """verl's training worker, whose steps can be gone through one by one."""
+    """verl's training worker, with access to its individual steps."""
 
     @property
     def _actor_config(self) -> Any:
@@ -32,7 +32,7 @@ class EnginePasses(TrainingWorker):
 
     @contextmanager
     def _engine_ready(self, data: TensorDict) -> Iterator[None]:
-        """Train mode (gradient checkpointing needs it), with the parameters loaded and `.grad` left alone."""
+        """Train mode (gradient checkpointing needs it), with the parameters loaded and `.grad` unchanged."""
         settings = {
             "use_remove_padding": self.model_config.get("use_remove_padding", False),
             "use_dynamic_bsz": self.engine_config.use_dynamic_bsz,
@@ -51,7 +51,7 @@ class EnginePasses(TrainingWorker):
                 self.engine.module.train(training)
 
     def _mini_batches(self, data: TensorDict) -> Iterator[TensorDict]:
-        """The mini-batches of the first epoch of `train_mini_batch`, with what their loss is normalised by."""
+        """The mini-batches of the first epoch of `train_mini_batch`, with the normaliser of their loss."""
         size = tu.pop(data, "mini_batch_size") // self.engine.get_data_parallel_size()
         tu.pop(data, "epochs", default=1)
         seed = tu.pop(data, "seed", default=42) + self.engine.get_data_parallel_rank()
@@ -64,7 +64,7 @@ class EnginePasses(TrainingWorker):
             yield mini_batch
 
     def _add_normalisation(self, data: TensorDict) -> None:
-        """What `FSDPEngine.forward_backward_batch` adds to a mini-batch before it splits it."""
+        """The fields that `FSDPEngine.forward_backward_batch` adds to a mini-batch before splitting it."""
         num_tokens = data["loss_mask"].sum().to(get_device_id())
         torch.distributed.all_reduce(num_tokens, group=self.engine.get_data_parallel_group())
         tu.assign_non_tensor(
@@ -75,7 +75,7 @@ class EnginePasses(TrainingWorker):
         return self._split_with_indices(data)[0]
 
     def _split_unevenly(self, data: TensorDict) -> list[TensorDict]:
-        """`_split` for rows that are no multiple of the micro-batch, as those of a validation set."""
+        """`_split` for rows that are not a multiple of the micro-batch, as in a validation set."""
         if tu.get_non_tensor_data(data, "use_dynamic_bsz", default=True):
             return self._split(data)
         size, rows = data["micro_batch_size_per_gpu"], list(range(len(data)))
@@ -97,7 +97,7 @@ class EnginePasses(TrainingWorker):
         return output
 
     def _average_over_ranks(self, tensors: dict[str, torch.Tensor]) -> None:
-        """In place; beside the tensors a bucket of them is in memory."""
+        """Reduce tensors in place; this needs memory for one bucket of them."""
         for bucket in buckets(tensors.values(), _BUCKET_BYTES):
             mean = self._mean_over_ranks(torch.cat([tensor.flatten() for tensor in bucket]))
             for tensor, part in zip(bucket, mean.split([tensor.numel() for tensor in bucket]), strict=True):

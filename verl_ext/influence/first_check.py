@@ -1,4 +1,4 @@
-"""`ghost_check.check_scores` on verl's batches and sharded parameters: once in the life of a worker."""
+"""`ghost_check.check_scores` on verl's batches and sharded parameters, once per worker."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ from verl_ext.influence.fsdp import without_gradient_sync
 from verl_ext.influence.method.ghost import GhostInfluence
 from verl_ext.influence.method.ghost_check import check_scores
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "worker.engine": "verl.workers.engine.fsdp.transformer_impl.FSDPEngineWithLMHead",
     "worker.engine_config": "verl.workers.config.FSDPEngineConfig",
@@ -35,14 +35,14 @@ class FirstCheck:
         micro_batches: Sequence[TensorDict],
         loss_function: Callable[..., Any],
     ) -> None:
-        """Refuse a model whose scores would be wrong; forgets the scores that `ghost` has.
+        """Reject a model whose scores would be wrong; clears the scores of `ghost`.
 
         Raises:
             InfluenceError: see `check_scores`.
         """
         if self._is_done:
             return
-        # Alone in its micro-batch a sample has all tokens, in whatever order.
+        # A sample that is alone in its micro-batch owns all tokens, in any order.
         micro_batch = max(micro_batches, key=lambda micro_batch: len(_rows_that_teach(micro_batch)))
         muted = _rows_that_teach(micro_batch)[1::2]
 

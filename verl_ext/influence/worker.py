@@ -1,11 +1,11 @@
 """Influence scores in verl's actor worker: the gradient of a validation set, then each sample's product with it.
 
-Both passes are verl's own forward, loss, micro-batches and normalisation on the very mini-batches that are updated, so
+Both passes are verl's own forward, loss, micro-batches and normalisation on the same mini-batches that are updated, so
 that the scores of a mini-batch add up to <its gradient, G>. W ranks: verl multiplies its loss by W and averages
 gradients over the ranks, so G is the mean of the ranks' sums, and a sample's score 1/W of its rank's.
 
-Simplification: all mini-batches of a step are scored with the weights from before its first update, as old log-probs
-are.
+Simplification: all mini-batches of a step are scored with the weights from before its first update, like the old
+log-probs.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ from verl_ext.influence.method.denominators import denominator_factor
 from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
 from verl_ext.influence.method.preconditioner import adam_factors
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "self.engine": "verl.workers.engine.fsdp.transformer_impl.FSDPEngineWithLMHead",
     "self.engine_config": "verl.workers.config.FSDPEngineConfig",
@@ -53,9 +53,9 @@ class RankScores:
     """Scores of one rank's rows.
 
     Attributes:
-        rank: Among the data-parallel ranks.
+        rank: Rank among the data-parallel ranks.
         scores: float64, in the order of the rank's rows.
-        identity_error: Of "sum of scores = <sum of gradients, G>" on this rank; None if it was not asked for.
+        identity_error: Error of "sum of scores = <sum of gradients, G>" on this rank; None if not requested.
     """
 
     rank: int
@@ -74,14 +74,14 @@ class InfluenceTrainingWorker(EnginePasses):
     _preconditioner = "none"
 
     def set_up_influence(self, parameters: str, preconditioner: str = "none") -> float:
-        """Choose the parameters that scores are taken over, see `GhostInfluence`, and the direction of G.
+        """Choose the scored parameters (see `GhostInfluence`) and the direction of G.
 
         Args:
             parameters: lora, or a regular expression.
-            preconditioner: none: G itself; adam: what AdamW makes of it, see `preconditioner.py`.
+            preconditioner: none: G itself; adam: AdamW's direction, see `preconditioner.py`.
 
         Returns:
-            The share of the trained parameters that they are.
+            Their share of the trained parameters.
 
         Raises:
             InfluenceError: the engine cannot be scored exactly.
@@ -105,7 +105,7 @@ class InfluenceTrainingWorker(EnginePasses):
     def compute_validation_gradient(self, data: TensorDict) -> dict[str, float]:
         """Set G to the gradient of `validation_loss` over a validation set, averaged over the ranks.
 
-        Memory: G and the gradient of one half, both of whole parameters on every rank.
+        Memory: G and the gradient of one half, both for full parameters on every rank.
 
         Args:
             data: Rows of this rank, with the fields of a training batch and `validation_advantage`; rows beyond the
@@ -131,17 +131,17 @@ class InfluenceTrainingWorker(EnginePasses):
         total = ghost.validation_gradients()
         for gradients in (total, first):
             self._average_over_ranks(gradients)
-        # One row a rank has no second half: nan.
+        # One row per rank has no second half: nan.
         norm, agreement = norm_and_agreement(total, first)
         del first
         return {"validation_gradient_norm": norm, "validation_half_agreement": agreement} | self._precondition(factors)
 
     def compute_influence(self, data: TensorDict) -> dict[str, float]:
-        """Score this rank's rows against G, or with `in_batch` against all other rows of the step; no communication of
-        gradients. `take_influence_scores` hands the scores over.
+        """Score this rank's rows against G, or with `in_batch` against all other rows of the step; without
+        communication of gradients. `take_influence_scores` returns the scores.
 
         Args:
-            data: What `train_mini_batch` takes, and the non-tensors `in_batch` and `check_identity`.
+            data: The arguments of `train_mini_batch`, and the non-tensors `in_batch` and `check_identity`.
 
         Returns:
             With `in_batch`, the norm of G, and whether it has a preconditioner.
@@ -164,14 +164,14 @@ class InfluenceTrainingWorker(EnginePasses):
                 ghost.drop_kept_gradients()
         scores = ghost.scores(num_rows)
         if in_batch:
-            # Of G, the mean over the ranks, a sample's own part is 1/W of its gradient.
+            # G is the mean over the ranks, so a sample's own part of it is 1/W of its gradient.
             scores = scores - ghost.self_influence(num_rows) / world
         self._keep_scores(scores, check_identity)
         return metrics
 
     def take_influence_scores(self) -> RankScores:
-        """What the last `compute_influence` or `train_one_pass` found for this rank's rows."""
-        assert self._scores is not None, "compute_influence or train_one_pass comes first"
+        """The scores of this rank's rows from the last `compute_influence` or `train_one_pass`."""
+        assert self._scores is not None, "call compute_influence or train_one_pass first"
         scores, self._scores = self._scores, None
         return RankScores(self.engine.get_data_parallel_rank(), scores.numpy(), self._identity_error)
 
@@ -206,12 +206,13 @@ class InfluenceTrainingWorker(EnginePasses):
         return {"validation_gradient_norm": norm} | self._precondition(self._optimizer_factors(), keep=True)
 
     def forget_validation_gradient(self) -> None:
-        """Free G, which is as large as the parameters that it is of: nothing needs it while rollouts are generated."""
+        """Free G, which is as large as its parameters and not needed while rollouts are generated."""
         if self._ghost is not None:
             self._ghost.reset_validation()
 
     def _optimizer_factors(self) -> dict[str, torch.Tensor] | None:
-        """Of this rank's shards; where the engine is ready, for then an offloaded state is on the device."""
+        """Preconditioner of this rank's shards; called when the engine is ready, because an offloaded state is then on
+        the device."""
         if self._preconditioner == "none":
             return None
         parameters = dict(self.engine.module.named_parameters())
@@ -228,10 +229,10 @@ class InfluenceTrainingWorker(EnginePasses):
         """`train_mini_batch` on the samples that `rule` selects, scored and selected in its own single pass.
 
         The selected sum of per-sample gradients is the update's gradient. Needs one mini-batch, one epoch, scores over
-        all trainable parameters, and G. If no rank selects anything the weights and the optimizer stay as they are.
+        all trainable parameters, and G. If no rank selects anything, the weights and the optimizer are unchanged.
 
         Args:
-            data: What `train_mini_batch` takes.
+            data: As in `train_mini_batch`.
             rule: positive (a score above 0) | none (every sample).
             denominator: kept | all, see `denominators.py`.
             check_identity: Also check that the scores add up.
@@ -241,7 +242,7 @@ class InfluenceTrainingWorker(EnginePasses):
         size, epochs = tu.get(data, "mini_batch_size", default=rows), tu.get(data, "epochs", default=1)
         if size != rows or epochs != 1:
             raise InfluenceError(
-                f"one_pass updates once a step: expected 1 epoch of a mini-batch of {rows} rows, got {epochs} of {size}"
+                f"one_pass updates once per step: expected one epoch of a batch of {rows} rows, got {epochs} of {size}"
             )
         trainable = {name for name, p in self.engine.module.named_parameters() if p.requires_grad}
         if trainable != set(ghost.names):
@@ -279,7 +280,7 @@ class InfluenceTrainingWorker(EnginePasses):
         step = self.engine.optimizer_step
         with (
             replaced(self.engine, "forward_backward_batch", forward_backward_batch),
-            # A gradient of 0 would still move the weights, by momentum and weight decay.
+            # A zero gradient would still move the weights through momentum and weight decay.
             replaced(self.engine, "optimizer_step", lambda: step() if self._anything_selected else 0.0),
         ):
             output = self.train_mini_batch(data)
@@ -287,7 +288,7 @@ class InfluenceTrainingWorker(EnginePasses):
         return output
 
     def _denominator_factor(self, data: TensorDict, positive: np.ndarray, denominator: str) -> float:
-        """What the selected sum, divided by what all samples come to, is to be multiplied by."""
+        """The factor for the selected sum, which was divided by the total of all samples."""
         lengths = np.array([int(mask.sum()) for mask in data["loss_mask"].unbind()])
         kept = positive[data[SAMPLE_POSITION].reshape(-1).numpy()]
         parts: list[Any] = [None] * self.engine.get_data_parallel_size()
@@ -311,7 +312,7 @@ class InfluenceTrainingWorker(EnginePasses):
 
 
 class InfluenceWorker(ActorRolloutRefWorker):
-    """verl's hybrid worker whose actor scores samples; see `InfluenceTrainingWorker` for what the calls do."""
+    """verl's hybrid worker whose actor scores samples; see the methods of `InfluenceTrainingWorker`."""
 
     actor_worker_cls = InfluenceTrainingWorker
 
@@ -329,10 +330,10 @@ class InfluenceWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def update_actor(self, data: TensorDict) -> TensorDict:
-        """verl's update; the one-pass one for a batch with `one_pass`, the arguments of `train_one_pass`."""
+        """verl's update; the one-pass update for a batch with `one_pass`, the arguments of `train_one_pass`."""
         one_pass = tu.pop(data, "one_pass", default=None)
         if one_pass is None:
-            self.actor.forget_validation_gradient()  # the scores are there
+            self.actor.forget_validation_gradient()  # the scores exist
             return super().update_actor(data)
         output = self.actor.train_one_pass(data, **one_pass)
         self.actor.forget_validation_gradient()

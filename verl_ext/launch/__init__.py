@@ -1,4 +1,4 @@
-"""What the command of every recipe does: check, dry run, start Ray, run, clean up; and what a recipe is (`recipe.py`).
+"""The command of every recipe: check, dry run, start Ray, run, clean up; and the definition of a recipe (`recipe.py`).
 
 May import all below: `trainer`, `cpu`, `serving`, `cluster`, `data`, `run`, `core`.
 """

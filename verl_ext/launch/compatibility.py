@@ -1,7 +1,7 @@
-"""What of verl this plug-in does not go with: one row each, refused before Ray starts with the cause and the cure.
+"""Features of verl that this plug-in does not support: one row each, rejected before Ray starts with cause and remedy.
 
-A row is about a feature of verl that would be ignored, or break hours later. `SHARED` are those of every recipe; a
-recipe names its own in `Recipe.unsupported`. docs/compatibility.md has the same rows, beside what works.
+A row is about a feature of verl that would be ignored, or fail hours later. `SHARED` applies to every recipe; a recipe
+lists its own rows in `Recipe.unsupported`. docs/compatibility.md has the same rows, and the supported features.
 """
 
 import importlib
@@ -24,12 +24,12 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A feature that a run must not ask for.
+    """A feature that a run must not use.
 
     Attributes:
-        key: The option that asks for it.
-        is_asked: Whether the option's value, in this configuration, does.
-        sentence: Why not, and what to set instead; begins with a small letter, after "KEY=VALUE: ".
+        key: The option that enables it.
+        is_asked: Whether the option's value enables it in this configuration.
+        sentence: Why not, and what to set instead; begins with a lower-case letter, after "KEY=VALUE: ".
     """
 
     key: str
@@ -37,7 +37,7 @@ class Unsupported:
     sentence: str
 
     def problem(self, config: DictConfig) -> str | None:
-        """What is wrong with a configuration, or None."""
+        """The problem of a configuration, or None."""
         value = OmegaConf.select(config, self.key, default=_ABSENT)
         if value is _ABSENT or not self.is_asked(value, config):
             return None
@@ -46,29 +46,29 @@ class Unsupported:
 
 
 def is_set(value: Any, _: DictConfig) -> bool:
-    """The option is not at a default that means no."""
+    """Whether the option is not at a default that means no."""
     return bool(value)
 
 
 def is_none_of(*allowed: Any) -> Callable[[Any, DictConfig], bool]:
-    """The option has another value than these."""
+    """Whether the option has another value than these."""
     return lambda value, _: value not in allowed
 
 
 def is_no_manager_of_ours(value: Any, _: DictConfig) -> bool:
-    """The agent loop manager is none that extends `OWN_MANAGER`, as some recipes need."""
+    """Whether the agent loop manager does not extend `OWN_MANAGER`, as some recipes need."""
     if not value or value == OWN_MANAGER:
         return not value
     module, _, name = str(value).rpartition(".")
     try:
         manager = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError):  # verl says which
+    except (ImportError, AttributeError, ValueError):  # verl reports which
         return False
     return OWN_MANAGER not in (f"{base.__module__}.{base.__qualname__}" for base in manager.__mro__)
 
 
 def is_colocated(value: Any, config: DictConfig) -> bool:
-    """The reward model has no devices of its own: verl asks it once the rollouts of a step are there."""
+    """Whether the reward model has no separate devices: verl then queries it after the rollouts of a step."""
     return bool(value) and not config.reward.reward_model.enable_resource_pool
 
 
@@ -79,7 +79,7 @@ def _with_the_guard(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[An
 
 
 def _cuts_reported_probabilities(*whole: Any) -> Callable[[Any, DictConfig], bool]:
-    """Samples come from a cut distribution, and the engine reports the log-probs of that one."""
+    """Whether samples come from a truncated distribution, with the engine reporting its log-probs."""
     processed = "actor_rollout_ref.rollout.logprobs_mode"
     return _with_the_guard(
         lambda value, config: value not in whole and OmegaConf.select(config, processed, default=PROCESSED) == PROCESSED
@@ -104,7 +104,7 @@ def _is_on_the_cpu(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any
 
 
 def _is_read_by_others(key: str) -> Callable[[Any, DictConfig], bool]:
-    """LoRA factors are asked for with an option that the model engine does not read."""
+    """Whether LoRA is enabled by an option that the model engine does not read."""
 
     def is_asked(value: Any, config: DictConfig) -> bool:
         engine = MODEL_ENGINES.get(config.model_engine)
@@ -127,7 +127,7 @@ def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
 
 
 def _when_stochastic(key: str, is_in_the_way: Callable[[Any], bool]) -> Callable[[Any, DictConfig], bool]:
-    """Weights are to be rounded stochastically, and the value of another option leaves nothing to round."""
+    """Whether stochastic rounding is set while another option leaves nothing to round."""
     return lambda value, config: (
         value == "stochastic" and is_in_the_way(OmegaConf.select(config, f"actor_rollout_ref.{key}"))
     )
@@ -148,7 +148,7 @@ _NO_ROUNDING = (
     Unsupported(
         _ROUNDING,
         _when_stochastic("rollout.dtype", lambda dtype: dtype not in ("bfloat16", "bf16")),
-        "weights are rounded to bfloat16, in which this engine does not serve. Set serving.rounding=nearest, or "
+        "weights are rounded to bfloat16, but this engine serves another dtype. Set serving.rounding=nearest, or "
         "actor_rollout_ref.rollout.dtype=bfloat16",
     ),
     Unsupported(
@@ -159,7 +159,7 @@ _NO_ROUNDING = (
     Unsupported(
         _ROUNDING,
         _when_stochastic("actor.fsdp_config.model_dtype", lambda dtype: dtype not in (None, "fp32", "float32")),
-        "the actor keeps no float32 weights that could be rounded. Set serving.rounding=nearest, or "
+        "the actor keeps no float32 weights to round. Set serving.rounding=nearest, or "
         "actor_rollout_ref.actor.fsdp_config.model_dtype=fp32",
     ),
     Unsupported(
@@ -168,7 +168,7 @@ _NO_ROUNDING = (
             _when_stochastic(f"model.{key}", bool)(value, config) for key in ("lora_rank", "lora_adapter_path")
         ),
         "LoRA adapters are served next to weights that do not change, or merged and rounded to nearest by verl itself. "
-        "Set serving.rounding=nearest, and where small updates count leave actor_rollout_ref.model.lora.merge=false",
+        "Set serving.rounding=nearest, and if small updates matter, leave actor_rollout_ref.model.lora.merge=false",
     ),
     Unsupported(
         _ROUNDING,
@@ -218,7 +218,7 @@ SHARED = (
     Unsupported(
         "trainer.v1.separate_async.parameter_sync_step",
         lambda value, config: has_engines_apart(config) and not _makes_whole_batches(value, config),
-        "so many updates of actor.ppo_mini_batch_size prompts must make a batch of data.train_batch_size. Set "
+        "this many updates of actor.ppo_mini_batch_size prompts must make up a batch of data.train_batch_size. Set "
         "train_batch_size = parameter_sync_step x ppo_mini_batch_size",
     ),
     Unsupported(LORA_RANK, _sends_weights_without_adapter, _WITHOUT_ADAPTER),
@@ -262,12 +262,12 @@ SHARED = (
     Unsupported(
         "actor_rollout_ref.ref.strategy",
         _is_not_the_actors,
-        "the reference policy is of the actor's engine. Leave it out: it is the actor's strategy",
+        "the reference policy uses the actor's engine. Leave it out: it is the actor's strategy",
     ),
     Unsupported(
         "critic.strategy",
         _with_a_critic(_is_not_the_actors),
-        "the critic is of the actor's engine. Leave it out: it is the actor's strategy",
+        "the critic uses the actor's engine. Leave it out: it is the actor's strategy",
     ),
     Unsupported(
         "critic.strategy",
@@ -278,46 +278,46 @@ SHARED = (
     Unsupported(
         "trainer.save_freq",
         lambda value, config: config.model_engine == TORCHTITAN.name and isinstance(value, int) and value > 0,
-        "verl's torchtitan engine writes weights only at every 500th step, whatever is asked for, and other "
-        "checkpoints would lack them. Set trainer.save_freq=-1: such a run cannot be resumed",
+        "verl's torchtitan engine writes weights only at every 500th step, whatever is configured; other checkpoints "
+        "would lack them. Set trainer.save_freq=-1: such a run cannot be resumed",
     ),
     Unsupported("actor_rollout_ref.actor.checkpoint.async_save", is_set, _NEVER_FINISHED),
     Unsupported("critic.checkpoint.async_save", _with_a_critic(is_set), _NEVER_FINISHED),
     Unsupported(
         "trainer.v1.sync.parameter_sync_step",
         _leaves_a_remainder,
-        "data.train_batch_size must be a multiple of it: each of so many updates takes an equal share of the batch. "
+        "data.train_batch_size must be a multiple of it: each of this many updates takes an equal share of the batch. "
         "Set it to a divisor, or leave it at 1",
     ),
     Unsupported(
         "algorithm.rollout_correction.bypass_mode",
         _with_the_guard(is_set),
         "the engine guard would compare the rollouts' probabilities with themselves. Set bypass_mode=false, or "
-        "engine_guard.max_probs_diff=null to go without the guard",
+        "engine_guard.max_probs_diff=null to disable the guard",
     ),
     Unsupported(
         "actor_rollout_ref.rollout.top_p",
         _cuts_reported_probabilities(1),
         "the engine reports probabilities over the remaining tokens, the actor computes them over all tokens, and the "
         "engine guard would end the run. Set rollout.top_p=1.0 (val_kwargs.top_p is free), or "
-        "engine_guard.max_probs_diff=null to go without the guard",
+        "engine_guard.max_probs_diff=null to disable the guard",
     ),
     Unsupported(
         "actor_rollout_ref.rollout.top_k",
         _cuts_reported_probabilities(-1, 0),
         "the engine reports probabilities over the remaining tokens, the actor computes them over all tokens, and the "
         "engine guard would end the run. Set rollout.top_k=-1 (val_kwargs.top_k is free), or "
-        "engine_guard.max_probs_diff=null to go without the guard",
+        "engine_guard.max_probs_diff=null to disable the guard",
     ),
     *_NO_ROUNDING,
 )
 
 
 def choose_rounding(config: DictConfig) -> str | None:
-    """Make `serving.rounding=auto` stochastic, or nearest where the other could do nothing.
+    """Resolve `serving.rounding=auto` to stochastic, or to nearest if stochastic would have no effect.
 
     Returns:
-        Why it is nearest, for people; None where it is not, or was chosen by the user.
+        Why it is nearest, as text; None if it is not or if the user chose it.
     """
     if OmegaConf.select(config, _ROUNDING) != "auto":
         return None
@@ -327,14 +327,14 @@ def choose_rounding(config: DictConfig) -> str | None:
 
 
 def check_compatibility(config: DictConfig, unsupported: Iterable[Unsupported]) -> None:
-    """Refuse what would be ignored or break.
+    """Reject options that would be ignored or fail.
 
     Args:
-        config: Of a run.
-        unsupported: Rows of the recipes whose nodes it has, beside `SHARED`.
+        config: Configuration of a run.
+        unsupported: Rows of the recipes whose nodes it has, in addition to `SHARED`.
 
     Raises:
-        ConfigError: names every row that the configuration asks for.
+        ConfigError: names every row that the configuration violates.
     """
     problems = [row.problem(config) for row in (*SHARED, *unsupported)]
     found = [problem for problem in problems if problem is not None]

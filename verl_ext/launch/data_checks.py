@@ -19,9 +19,9 @@ from verl_ext.trainer import default_reward
 
 INDEXED_DATASET = ("pkg://verl_ext.serving.indexed_dataset", "IndexedDataset")
 
-# Of verl's, which hand a reward function data_source and reward_model.ground_truth.
+# verl's reward managers that pass data_source and reward_model.ground_truth to a reward function.
 _REWARD_MANAGERS = ("naive", "dapo", "gdpo", "rate_limited", "remote")
-# What a data set class replaces to make rows of its own.
+# Methods that a data set class overrides to create its own rows.
 _ROW_METHODS = ("__init__", "_read_files_and_tokenize", "_build_messages", "__getitem__")
 
 
@@ -31,11 +31,11 @@ class DataError(SignalError):
 
 @dataclass(frozen=True)
 class Files:
-    """What an entry such as `data.train_files` names.
+    """The files of an entry such as `data.train_files`.
 
     Attributes:
-        local: Files here; of a file on HDFS verl's own copy.
-        remote: Addresses of files that verl fetches, and that cannot be read before.
+        local: Local files; for a file on HDFS, verl's own copy.
+        remote: Addresses of files that verl downloads, which cannot be read before.
     """
 
     local: tuple[str, ...]
@@ -45,12 +45,13 @@ class Files:
 def check_data(config: DictConfig, check_lengths: bool = True) -> None:
     """Check the training and validation files of a run.
 
-    Where the training files' `extra_info.index` cannot tell prompts apart, `data.custom_cls` becomes a class that gives
-    each an index made of its content.
+    If the training files' `extra_info.index` does not identify prompts, `data.custom_cls` is set to a class that
+    derives an index from each prompt's content.
 
     Args:
-        config: Of the run.
-        check_lengths: Measure the prompts as verl renders them; not for a recipe that encodes and limits its own.
+        config: Configuration of the run.
+        check_lengths: Measure the prompts as verl renders them; false for a recipe that encodes and limits its own
+            prompts.
 
     Raises:
         DataError: names files, columns and rows, or how many prompts are too long.
@@ -58,7 +59,7 @@ def check_data(config: DictConfig, check_lengths: bool = True) -> None:
     data = config.data
     dataset_class = custom_dataset(data)
     if makes_own_rows(dataset_class):
-        print(f"data.custom_cls.name={data.custom_cls.name} makes rows of its own: the files are not checked.")
+        print(f"data.custom_cls.name={data.custom_cls.name} creates its own rows: the files are not checked.")
         return
     train, val = find_files(data, data.train_files), find_files(data, data.val_files)
     reports = {}
@@ -74,7 +75,7 @@ def check_data(config: DictConfig, check_lengths: bool = True) -> None:
 
 
 def find_files(data: DictConfig, entry: Any) -> Files:
-    """The files that an entry of the configuration names; those on HDFS are fetched as verl does it.
+    """The files that an entry of the configuration names; those on HDFS are downloaded as verl does it.
 
     Args:
         data: `config.data`.
@@ -94,7 +95,7 @@ def _local_copy(data: DictConfig, path: str) -> str | None:
     if "://" not in path:
         return path
     if not path.startswith("hdfs://"):
-        return None  # verl hands it to the library that reads it
+        return None  # verl passes it to the library that reads it
     import os
 
     from verl.utils.fs import copy_to_local
@@ -107,7 +108,7 @@ def _local_copy(data: DictConfig, path: str) -> str | None:
 
 
 def file_rules(config: DictConfig) -> FileRules:
-    """What the reward of a run asks of its files."""
+    """Requirements of a run's reward on its files."""
     needs_ground_truth = is_judged_by_function(config)
     is_own_function = config.reward.custom_reward_function.path not in (None, default_reward.PATH)
     return FileRules(config.data.prompt_key, needs_ground_truth, needs_ground_truth and not is_own_function)
@@ -121,7 +122,7 @@ def is_judged_by_function(config: DictConfig) -> bool:
 
 
 def check_rows(name: str, files: Files, config: DictConfig) -> FilesReport:
-    """Check the rows of the local ones of `files`, and print what is unusual.
+    """Check the rows of the local ones of `files`, and print unusual findings.
 
     Raises:
         DataError: names `name`, files, columns and rows.
@@ -141,7 +142,7 @@ def _check_fetch(data: DictConfig, num_rows: int) -> None:
     if num_prompts < data.train_batch_size:
         raise DataError(
             f"data.train_files hold {num_prompts} prompts, fewer than one batch of data.train_batch_size="
-            f"{data.train_batch_size}: there would never be one. Lower data.train_batch_size or add data."
+            f"{data.train_batch_size}: no batch would ever be complete. Lower data.train_batch_size or add data."
         )
     needed = data.get("gen_batch_size") or data.train_batch_size
     if num_prompts < needed:
@@ -158,7 +159,7 @@ def custom_dataset(data: DictConfig) -> type | None:
     """The user's own class of `data.custom_cls`; None without one.
 
     Raises:
-        DataError: it cannot be loaded.
+        DataError: the class cannot be loaded.
     """
     custom = data.get("custom_cls")
     if not custom or custom.get("path") is None or (custom.path, custom.name) == INDEXED_DATASET:
@@ -174,7 +175,7 @@ def custom_dataset(data: DictConfig) -> type | None:
 
 
 def makes_own_rows(dataset_class: type | None) -> bool:
-    """Whether a class of the user's own replaces verl's way from files to rows."""
+    """Whether a user's class replaces verl's conversion of files to rows."""
     if dataset_class is None:
         return False
     from verl.utils.dataset.rl_dataset import RLHFDataset
@@ -186,7 +187,7 @@ def makes_own_rows(dataset_class: type | None) -> bool:
 
 
 def _settle_index(data: DictConfig, gap: str | None, is_unknown: bool, dataset_class: type | None) -> None:
-    """Have an index made where one is needed, and say so."""
+    """Enable a generated index if one is needed, and print it."""
     if gap is None and not is_unknown:
         return
     if dataset_class is not None:
@@ -212,7 +213,7 @@ def _settle_index(data: DictConfig, gap: str | None, is_unknown: bool, dataset_c
 
 
 def _check_lengths(config: DictConfig, files: Sequence[str]) -> None:
-    """verl cuts prompts over the limit on their left, and only the log of a worker says so."""
+    """Report prompts over the limit: verl truncates them on the left, and only a worker's log says so."""
     limit, truncation = config.data.max_prompt_length, config.data.truncation
     try:
         tokenizer = load_tokenizer(config)
@@ -228,7 +229,7 @@ def _check_lengths(config: DictConfig, files: Sequence[str]) -> None:
         lengths = prompt_lengths(file, config, tokenizer)
         if lengths is None:
             print(
-                f"{file}: prompts with images, videos or audios are not measured; verl's processor knows their length."
+                f"{file}: prompts with images, videos or audio are not measured; verl's processor knows their length."
             )
             continue
         too_long = int((lengths > limit).sum())
@@ -251,8 +252,8 @@ def prompt_lengths(file: str, config: DictConfig, tokenizer: Any) -> np.ndarray 
 
     Args:
         file: A local file that passed `check_rows`.
-        config: Of the run.
-        tokenizer: The one of its model.
+        config: Configuration of the run.
+        tokenizer: Tokenizer of its model.
 
     Raises:
         DataError: the chat template cannot render a prompt.

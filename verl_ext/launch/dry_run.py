@@ -1,8 +1,8 @@
-"""What a run would do, as far as it is known without weights, without Ray and without a GPU: `dry_run=true`.
+"""Reports what a run would do, without weights, Ray or a GPU: `dry_run=true`.
 
     python -m recipe.NAME.main … dry_run=true
 
-All checks of a run come first (`verl_ext.launch.train`); this is what is printed after them. `estimate.py` has the
+All checks of a run come first (`verl_ext.launch.train`); this report is printed after them. `estimate.py` has the
 arithmetic.
 """
 
@@ -34,10 +34,10 @@ def report(config: DictConfig, versions: Mapping[str, str], recipe: Recipe, foun
     """The text of a dry run.
 
     Args:
-        config: Of a run of `recipe` that passed all checks.
+        config: Configuration of a run of `recipe` that passed all checks.
         versions: Distribution name to installed version.
-        recipe: What would run.
-        found: What the checks before Ray's start have to say.
+        recipe: The recipe that would run.
+        found: Messages of the checks before Ray's start.
     """
     rows = [("checked", "versions (" + ", ".join(f"{name} {version}" for name, version in versions.items()) + ")")]
     rows += [("", "settings of the recipe, data, model files, reward function, verl's configuration")]
@@ -67,7 +67,7 @@ def _file_rows(config: DictConfig, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _files(config: DictConfig) -> list[str]:
-    """Of training and validation, those that are here."""
+    """Local files of training and validation."""
     if makes_own_rows(custom_dataset(config.data)):
         return []
     found = [find_files(config.data, config.data[name]).local for name in ("train_files", "val_files")]
@@ -75,7 +75,7 @@ def _files(config: DictConfig) -> list[str]:
 
 
 def _prompt_lengths(config: DictConfig) -> Iterator[tuple[str, str]]:
-    """The longest prompt of every file, with its number of those over the limit."""
+    """The longest prompt of every file, and the number of prompts over the limit."""
     data, limit = config.data, config.data.max_prompt_length
     try:
         tokenizer = load_tokenizer(config)
@@ -94,7 +94,7 @@ def _prompt_lengths(config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def step_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
-    """A step of a recipe that trains on rollouts of `data.train_batch_size` prompts, and the run."""
+    """The plan of a step that trains on rollouts of `data.train_batch_size` prompts, and of the run."""
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     batch = BatchArithmetic(
         config.data.train_batch_size,
@@ -123,7 +123,7 @@ def step_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def _groups(config: DictConfig, count: int) -> str:
-    """What has rows of its own."""
+    """The units that get separate rows."""
     each = num_ranks(config) // count
     return "ranks" if each == 1 else f"groups of {each} ranks"
 
@@ -136,13 +136,13 @@ def _memory(config: DictConfig) -> Iterator[tuple[str, str]]:
     try:
         model_config = _local_model_config(path, bool(model.get("trust_remote_code", False)))
         parameters = num_parameters(model_config)
-        # Megatron's modules have other names, and its one factor for query, key and value is counted as three.
+        # Megatron's modules have other names, and its single factor for query, key and value counts as three.
         targets = "all-linear" if engine is MEGATRON else _targets(model)
         lora = num_lora_parameters(model_config, rank, targets) if rank else 0
     except (OSError, ValueError) as error:
         yield (
             "memory",
-            f"not estimated: the configuration of {path} is neither local nor cached, or of no language model",
+            f"not estimated: the configuration of {path} is neither local nor cached, or not a language model's",
         )
         yield "", f"({str(error).splitlines()[0]})"
         return
@@ -189,9 +189,9 @@ def _memory(config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def _reference(config: DictConfig, weights: str) -> str:
-    """Where the weights of the reference policy are while it is not asked."""
+    """Where the weights of the reference policy are while it is not used."""
     engine = model_engine(config)
-    # FSDPEngine._build_fsdp_module and TorchTitanEngine: CPUOffloadPolicy of what is forward_only.
+    # FSDPEngine._build_fsdp_module and TorchTitanEngine: CPUOffloadPolicy for forward_only models.
     if engine in (FSDP, TORCHTITAN) or config.actor_rollout_ref.ref[engine.node].param_offload:
         return f"the reference policy waits in the host's memory: {weights} per rank"
     return f"the reference policy comes on top: {weights}, unless ref.{engine.node}.param_offload=true"

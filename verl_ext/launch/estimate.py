@@ -1,10 +1,9 @@
-"""What follows from a configuration by arithmetic: the numbers of a step, the bytes of a model."""
+"""Arithmetic on a configuration: the numbers of a step, the bytes of a model."""
 
 from dataclasses import dataclass
 from typing import Any
 
-# Tensors that an optimizer of torch.optim keeps for each weight that it trains; Adam's are the two moments. Names in
-# small letters.
+# Tensors that an optimizer of torch.optim keeps per trained weight; Adam keeps two moments. Names in lower case.
 OPTIMIZER_STATES = {"adam": 2, "adamw": 2, "sgd": 0}
 BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
 
@@ -14,11 +13,11 @@ class BatchArithmetic:
     """Numbers of one training step.
 
     Attributes:
-        prompts: Of the training batch.
-        group_size: Rollouts of each.
-        mini_batch_prompts: Prompts of one update.
-        epochs: How often a batch is gone through.
-        ranks: That share the rows; with sequence parallelism, groups of them.
+        prompts: Prompts per training batch.
+        group_size: Rollouts per prompt.
+        mini_batch_prompts: Prompts per update.
+        epochs: Passes over a batch.
+        ranks: Ranks that share the rows; with sequence parallelism, groups of ranks.
     """
 
     prompts: int
@@ -29,27 +28,27 @@ class BatchArithmetic:
 
     @property
     def rollouts(self) -> int:
-        """Rows of the batch."""
+        """Rows per batch."""
         return self.prompts * self.group_size
 
     @property
     def mini_batches(self) -> int:
-        """Updates of one epoch."""
+        """Updates per epoch."""
         return -(-self.prompts // self.mini_batch_prompts)
 
     @property
     def updates(self) -> int:
-        """Updates of a step."""
+        """Updates per step."""
         return self.mini_batches * self.epochs
 
     @property
     def rows_per_rank(self) -> int:
-        """Rows of the whole batch on each rank; the last rank may have fewer."""
+        """Rows of the whole batch per rank; the last rank may have fewer."""
         return -(-self.rollouts // self.ranks)
 
     @property
     def update_rows_per_rank(self) -> int:
-        """The same of one update."""
+        """Rows of one update per rank."""
         return -(-self.mini_batch_prompts * self.group_size // self.ranks)
 
 
@@ -58,13 +57,13 @@ class Storage:
     """How the trainer's tensors are stored.
 
     Attributes:
-        weight_bytes: Of one weight.
-        gradient_bytes: Of one gradient.
-        master_bytes: Of the copy of a trained weight that the optimizer keeps; 0: it changes the weights themselves.
+        weight_bytes: Bytes per weight.
+        gradient_bytes: Bytes per gradient.
+        master_bytes: Bytes of the optimizer's copy per trained weight; 0: it updates the weights directly.
         weight_shards: Ranks that share the weights.
         gradient_shards: Ranks that share the gradients.
-        optimizer_shards: Ranks that share what the optimizer keeps.
-        keeps_gradients: Whether gradients have a buffer of their own, which stays after the update.
+        optimizer_shards: Ranks that share the optimizer's state.
+        keeps_gradients: Whether gradients have their own buffer, which stays after the update.
     """
 
     weight_bytes: int = 4
@@ -77,7 +76,7 @@ class Storage:
 
     @classmethod
     def sharded(cls, ranks: int, weight_bytes: int = 4) -> "Storage":
-        """As FSDP stores them: so many ranks share everything, and gradients are of the weights' type."""
+        """The FSDP layout: this many ranks share everything, and gradients have the weights' type."""
         return cls(weight_bytes, weight_bytes, 0, ranks, ranks, ranks)
 
 
@@ -95,7 +94,7 @@ def memory_estimate(
 ) -> dict[str, int]:
     """Bytes on each GPU that follow from the number of parameters.
 
-    P: parameters. L: those that are trained (LoRA's factors, or all). S: ranks that share the trainer's tensors. W: the
+    P: parameters. L: those that are trained (LoRA's factors, or all). S: ranks that share the trainer's tensors. W:
     tensor-parallel ranks of one engine. u: `gpu_memory_utilization`. M: bytes of a GPU.
 
                    FSDP        Megatron                  T: TP x PP; S: all ranks
@@ -109,25 +108,25 @@ def memory_estimate(
     FSDP's are ZeRO stage 3 (Rajbhandari et al. 2020, arXiv:1910.02054, section 5), which PyTorch's FSDP
     implements (Zhao et al. 2023, arXiv:2304.11277); that paper's bf16 weights are absent, since FSDP casts each layer
     when it is needed. verl's defaults for the types: trainer/config/engine/fsdp.yaml, `model_dtype`. u: vLLM's share of
-    all memory, its weights and activations included, so the KV cache is at most that.
+    all memory, including its weights and activations, so the KV cache is at most that.
 
     Not counted: activations, logits, gathered layers, NCCL's and CUDA's own memory.
 
     Args:
         num_parameters: P.
         num_trained: L; None: all.
-        storage: Of the trainer's tensors; None: float32 on one rank. VeOmni's and torchtitan's are as FSDP's.
+        storage: Storage of the trainer's tensors; None: float32 on one rank. VeOmni's and torchtitan's are like FSDP's.
         tensor_parallel: W.
-        serving_bytes: Of one weight of the engine.
-        optimizer_states: Tensors of the optimizer for each trained weight.
+        serving_bytes: Bytes per weight of the engine.
+        optimizer_states: Tensors of the optimizer per trained weight.
         is_offloaded: Whether (weights and gradients, optimizer) wait in the host's memory while they are not used.
         utilization: u.
         gpu_bytes: M; None: unknown.
 
     Returns:
-        weights, gradients, optimizer, serving; `update`: the trainer's sum; `generation`: what stays of it beside the
-        engine; `smallest_gpu`: the least M with room for both phases; with `gpu_bytes`, kv_cache, which is negative if
-        the engine's weights alone do not fit.
+        weights, gradients, optimizer, serving; `update`: the trainer's sum; `generation`: the part of it that stays
+        next to the engine; `smallest_gpu`: the smallest M with room for both phases; with `gpu_bytes`, kv_cache, which
+        is negative if even the engine's weights do not fit.
     """
     trained = num_parameters if num_trained is None else num_trained
     stored = storage or Storage()
@@ -135,7 +134,7 @@ def memory_estimate(
     gradients = _share(stored.gradient_bytes * trained, stored.gradient_shards)
     optimizer = _share((4 * optimizer_states + stored.master_bytes) * trained, stored.optimizer_shards)
     serving = _share(serving_bytes * num_parameters, tensor_parallel)
-    # FSDP frees gradients with the update.
+    # FSDP frees gradients after the update.
     kept = weights + (gradients if stored.keeps_gradients else 0)
     generation = (0 if is_offloaded[0] else kept) + (0 if is_offloaded[1] else optimizer)
     update = weights + gradients + optimizer
@@ -158,17 +157,18 @@ def _share(num_bytes: int, parts: int) -> int:
 
 
 def num_parameters(model_config: Any) -> int:
-    """Parameters of the causal language model of a configuration of transformers, tied ones once; makes no weights."""
+    """Number of parameters of a transformers configuration's causal language model, tied ones once; creates no
+    weights."""
     return sum(parameter.numel() for parameter in _on_meta(model_config).parameters())
 
 
 def num_lora_parameters(model_config: Any, rank: int, targets: str | list[str]) -> int:
-    """Parameters of the LoRA factors: rank x (inputs + outputs) of every linear module that PEFT would choose.
+    """Number of LoRA parameters: rank x (inputs + outputs) of every linear module that PEFT would choose.
 
     Args:
-        model_config: Of transformers.
-        rank: Of the factors.
-        targets: `all-linear` (all but the one that makes logits), or names that modules' names end with.
+        model_config: Configuration of transformers.
+        rank: Rank of the factors.
+        targets: `all-linear` (all except the output layer), or suffixes of module names.
     """
     import torch
 

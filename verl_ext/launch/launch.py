@@ -1,4 +1,4 @@
-"""What every recipe's `main` does around verl's `run_ppo`: environment, checks, progress, clean-up, exit code."""
+"""The steps of every recipe's `main` around verl's `run_ppo`: environment, checks, progress, clean-up, exit code."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
 def adopt_environment(config: DictConfig) -> None:
-    """Give this process the environment that the Ray workers will have, and them our package.
+    """Give this process the Ray workers' environment, and the workers our package.
 
     Must run before verl's trainer is imported: verl chooses its platform on first use. A variable that the user has
     set wins over the configuration.
@@ -37,7 +37,7 @@ def adopt_environment(config: DictConfig) -> None:
         env_vars["PYTHONPATH"] = _with_item(os.environ.get("PYTHONPATH", ""), str(PROJECT_ROOT), os.pathsep)
         env_vars[RUN_VARIABLE] = uuid.uuid4().hex
         runtime_env.env_vars = env_vars
-    # In a job of `ray job submit`, whose variables this process has: Ray refuses to be told of one twice without it.
+    # In a job of `ray job submit`, this process already has its variables, and Ray rejects duplicates without this.
     os.environ.setdefault("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1")
     for name, value in runtime_env.env_vars.items():
         if name in ("VERL_USE_EXTERNAL_MODULES", "PYTHONPATH", RUN_VARIABLE):
@@ -45,7 +45,7 @@ def adopt_environment(config: DictConfig) -> None:
         else:
             runtime_env.env_vars[name] = os.environ.setdefault(name, value)
 
-    # verl says so of each engine that is not installed; the one in use is checked.
+    # verl warns about every engine that is not installed; the one in use is checked.
     warnings.filterwarnings("ignore", r"\w+ engine is not available", UserWarning)
 
     from verl_ext import plugin
@@ -62,7 +62,7 @@ def _with_item(value: str, item: str, separator: str) -> str:
 def resolve_paths(config: DictConfig, *keys: str) -> None:
     """Make relative paths absolute: Ray workers may start in another folder."""
     with open_dict(config):
-        # Which does not have to exist yet; the others may be names on a hub and addresses of remote files.
+        # This one need not exist yet; the others may be hub names or addresses of remote files.
         if "run_dir" in config:
             config.run_dir = str(Path(config.run_dir).expanduser().resolve())
         for key in keys:
@@ -74,15 +74,15 @@ def resolve_paths(config: DictConfig, *keys: str) -> None:
 
 
 def _absolute(path: str) -> str:
-    # The name of a model on a hub and the address of a remote file look like paths, too.
+    # A model's hub name and a remote file's address also look like paths.
     local = Path(path).expanduser()
     return str(local.resolve()) if local.exists() else path
 
 
 def choose_reward(config: DictConfig) -> None:
-    """Where no reward function is named, judge rows of the data sets that this package prepares by their own."""
+    """Without a configured reward function, use the reward functions of this package's data sets for their rows."""
     reward = config.reward
-    # verl hands the address of a sandbox to its own function alone.
+    # verl passes the address of a sandbox only to its own function.
     if not reward.custom_reward_function.path and not reward.sandbox_fusion.url:
         reward.custom_reward_function.path = default_reward.PATH
         reward.custom_reward_function.name = default_reward.compute_score.__name__
@@ -90,7 +90,7 @@ def choose_reward(config: DictConfig) -> None:
 
 @contextlib.contextmanager
 def people_errors() -> Iterator[None]:
-    """End the program with the message alone for errors that are meant for people; others keep their traceback."""
+    """Print only the message of user-facing errors and exit; other errors keep their traceback."""
     try:
         yield
     except Exception as error:
@@ -105,7 +105,7 @@ def people_errors() -> Iterator[None]:
 
 
 def explain_end(error: BaseException) -> tuple[str, str]:
-    """How a run ended, as `status.json` says it: `failed` or `interrupted`, and why."""
+    """How a run ended, for `status.json`: `failed` or `interrupted`, and why."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", "Ctrl-C"
     if isinstance(error, SystemExit):
@@ -118,7 +118,7 @@ def explain_end(error: BaseException) -> tuple[str, str]:
 
 
 def _find_signal_error(error: BaseException | None) -> SignalError | None:
-    # Ray re-raises a worker's exception as its cause, under a class made on the fly.
+    # Ray re-raises a worker's exception as its cause, under a dynamically created class.
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, SignalError):
@@ -128,7 +128,7 @@ def _find_signal_error(error: BaseException | None) -> SignalError | None:
 
 
 def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
-    """Run the trainer to its end; whatever happens, leave no engine process or shared memory behind.
+    """Run the trainer to its end; always remove engine processes and shared memory afterwards.
 
     Raises:
         ClusterError: the cluster cannot be reached, or lost a node.
@@ -155,7 +155,7 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
         with progress, _no_ray_arguments():
             run_ppo(config, task_runner_class=VerifiedRunner(config, remote_runner()))
     except ConnectionError as error:
-        if ray.is_initialized():  # of something else
+        if ray.is_initialized():  # of another program
             raise
         raise cluster.unreachable(str(config.ray_kwargs.ray_init.get("address")), error) from error
     finally:
@@ -167,7 +167,7 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
 
 @contextlib.contextmanager
 def _no_ray_arguments() -> Iterator[None]:
-    """verl prints the arguments of `ray.init`: a long line, with every variable of the workers, passwords included."""
+    """verl prints the arguments of `ray.init`: a long line with all variables of the workers, including passwords."""
     from verl.trainer import main_ppo
 
     def say(*values: Any, **options: Any) -> None:
@@ -182,14 +182,14 @@ def _no_ray_arguments() -> Iterator[None]:
 
 
 def _end_children() -> None:
-    """Of a Ray that was still starting; its agents would outlive the command by a minute."""
+    """Kill the agents of a Ray that was still starting, which would outlive the command by a minute."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()
 
 
 def _end(folder: RunFolder, error: BaseException | None) -> None:
-    """Clean up after a run, on every node; if one is lost, this is what ended the run."""
+    """Clean up after a run, on every node; raises if a lost node ended the run."""
     import ray
 
     from verl_ext.cluster import nodes as cluster
@@ -197,7 +197,7 @@ def _end(folder: RunFolder, error: BaseException | None) -> None:
 
     lost: list[str] = []
     if cluster.owns_cluster():
-        # An engine that has ended by now no longer shows what it mapped: the ledger has it.
+        # An engine that has already ended no longer shows its mappings, but the ledger has them.
         resources = [EngineResources.of_run(os.environ[RUN_VARIABLE]), *read_ledger(folder.engine_ledger)]
         ray.shutdown()
         release_recorded(resources)

@@ -1,9 +1,9 @@
-"""verl's model engines, which train the actor, the reference policy and the critic: what each means for a run. Pure.
+"""verl's model engines, which train the actor, the reference policy and the critic, and their effect on a run. Pure.
 
 `model_engine` chooses files of verl's configuration, and with them the options of the engine below `actor`. How many
-ranks share a row, a micro-batch and a weight follows from these, by a rule of each engine's own:
+ranks share a row, a micro-batch and a weight follows from these, by each engine's own rule:
 
-    engine          rows are divided among           a micro-batch holds ppo_max_token_len_per_gpu x
+    engine          rows are divided among a micro-batch holds ppo_max_token_len_per_gpu x
     dp (FSDP)       ranks / Ulysses                  Ulysses
     Megatron        ranks / (TP x PP x CP)           CP
     VeOmni          ranks / Ulysses                  Ulysses
@@ -12,7 +12,7 @@ ranks share a row, a micro-batch and a weight follows from these, by a rule of e
 TP, PP, CP: ranks of tensor, pipeline and context parallelism. The rules are those of `get_data_parallel_size` and of
 `sp_size` in verl/workers/engine/*/transformer_impl.py (0.9.1).
 
-Simplification: experts of a mixture are taken for weights like all others, whatever the expert parallelism.
+Simplification: experts of a mixture count as weights like all others, whatever the expert parallelism.
 """
 
 import math
@@ -31,12 +31,12 @@ LORA_RANK, MEGATRON_LORA_RANK = "actor_rollout_ref.model.lora_rank", "actor_roll
 
 @dataclass(frozen=True)
 class Layout:
-    """How an engine lays batches and a model over the ranks.
+    """How an engine distributes batches and a model over the ranks.
 
     Attributes:
-        data_parallel: Groups of ranks that have rows of their own.
-        token_ranks: A micro-batch may have so many times `ppo_max_token_len_per_gpu` tokens (verl's `sp_size`).
-        storage: Of the model's weights, gradients and optimizer.
+        data_parallel: Number of groups of ranks with separate rows.
+        token_ranks: A micro-batch may have this many times `ppo_max_token_len_per_gpu` tokens (verl's `sp_size`).
+        storage: Storage of the model's weights, gradients and optimizer.
     """
 
     data_parallel: int
@@ -49,17 +49,18 @@ class ModelEngine:
     """One of verl's model engines.
 
     Attributes:
-        name: As `model_engine` names it.
-        strategies: The values of `strategy` that are of this engine.
+        name: Its value of `model_engine`.
+        strategies: The values of `strategy` that belong to this engine.
         node: Its options, below the actor and the reference policy.
-        sizes: Those of `node` by which it divides the ranks; their product must.
-        lay_out: Layout of a model's node (such as the actor's) on so many ranks.
+        sizes: Options of `node` whose product must divide the ranks.
+        lay_out: Layout of a model's node (such as the actor's) on this many ranks.
         critic_node: Its options below the critic.
-        saved_by: Those of `node` that a checkpoint is laid out by, and cannot be read without.
+        saved_by: Options of `node` that determine a checkpoint's layout, without which it cannot be read.
         lora_rank: The option whose LoRA factors it trains; None: it trains all weights.
-        has_critic: Whether it trains one.
-        is_shared: Its groups of ranks are made once in a process, by the first model there: all have the same sizes.
-        optimizer_states: Where other than `estimate.OPTIMIZER_STATES`.
+        has_critic: Whether it trains a critic.
+        is_shared: Whether its groups of ranks are created once per process, by the first model, so that all have the
+            same sizes.
+        optimizer_states: Differences from `estimate.OPTIMIZER_STATES`.
     """
 
     name: str
@@ -77,7 +78,7 @@ class ModelEngine:
 
 def _fsdp(model: Mapping[str, Any], ranks: int) -> Layout:
     node = model["fsdp_config"]
-    # verl takes the first over into the second.
+    # verl copies the first to the second.
     ulysses = model.get("ulysses_sequence_parallel_size") or 1
     ulysses = ulysses if ulysses > 1 else node.get("ulysses_sequence_parallel_size") or 1
     size = BYTES.get(str(node["model_dtype"]), 4)
@@ -109,14 +110,14 @@ def _veomni(model: Mapping[str, Any], ranks: int) -> Layout:
     ulysses = node["ulysses_parallel_size"]
     data_parallel = max(1, ranks // ulysses)
     shards = node["fsdp_size"] if 0 < node["fsdp_size"] < data_parallel else data_parallel
-    # VeOmni shards a weight over the ranks of a sequence, too (`dp_shard_sp`).
+    # VeOmni also shards a weight over the ranks of a sequence (`dp_shard_sp`).
     return Layout(data_parallel, ulysses, Storage.sharded(shards * ulysses, 4 if node["mixed_precision"] else 2))
 
 
 def _torchtitan(model: Mapping[str, Any], ranks: int) -> Layout:
     node = model["torchtitan"]
     replicas, tensor = node["data_parallel_replicate_size"], node["tensor_parallel_size"]
-    # float32: what torchtitan's TrainingConfig has, where verl says nothing else.
+    # float32: the default of torchtitan's TrainingConfig, which verl does not change.
     return Layout(replicas * node["data_parallel_shard_size"], tensor, Storage.sharded(max(1, ranks // replicas), 4))
 
 
@@ -127,7 +128,7 @@ FSDP = ModelEngine(
     ("ulysses_sequence_parallel_size",),
     _fsdp,
     critic_node="fsdp",
-    # The shard of each rank, whatever ranks have a sequence in common.
+    # The shard of each rank, whichever ranks share a sequence.
     saved_by=("fsdp_size",),
     lora_rank=LORA_RANK,
 )
@@ -142,7 +143,7 @@ MEGATRON = ModelEngine(
     saved_by=_MEGATRONS,
     lora_rank=MEGATRON_LORA_RANK,
     is_shared=True,
-    # With the momentum that Megatron gives it.
+    # With Megatron's momentum.
     optimizer_states={"sgd": 1, "muon": 1},
 )
 TORCHTITAN = ModelEngine(
@@ -180,23 +181,23 @@ def model_engine(config: DictConfig) -> ModelEngine:
 
 
 def layout(config: DictConfig) -> Layout:
-    """Of a run's actor."""
+    """Layout of a run's actor."""
     return model_engine(config).lay_out(config.actor_rollout_ref.actor, num_ranks(config))
 
 
 def has_vanilla_bridge(config: DictConfig) -> bool:
-    """Whether Megatron's weights get Hugging Face's names by mbridge, not by megatron-bridge."""
+    """Whether mbridge converts Megatron's weights to Hugging Face names, instead of megatron-bridge."""
     return bool(OmegaConf.select(config, f"{ACTOR}.megatron.vanilla_mbridge"))
 
 
 def has_critic(config: DictConfig) -> bool:
-    """As `verl.trainer.ppo.utils.need_critic`, which loads torch."""
+    """Same as `verl.trainer.ppo.utils.need_critic`, which loads torch."""
     enable = config.critic.enable
     return config.algorithm.adv_estimator == "gae" if enable is None else bool(enable)
 
 
 def layout_keys(config: DictConfig) -> tuple[str, ...]:
-    """Options that a checkpoint of this engine is laid out by: it cannot be read under others."""
+    """Options that determine the layout of this engine's checkpoints, which cannot be read with other values."""
     engine = model_engine(config)
     nodes = (f"{ACTOR}.{engine.node}", f"{CRITIC}.{engine.critic_node}")
     return (
@@ -208,10 +209,10 @@ def layout_keys(config: DictConfig) -> tuple[str, ...]:
 
 
 def layout_problems(config: DictConfig) -> Iterator[str]:
-    """What is wrong with the sizes of a run's groups of ranks, one sentence each.
+    """Problems with the sizes of a run's groups of ranks, one sentence each.
 
     Args:
-        config: Of a run that `compatibility` accepts.
+        config: Configuration of a run that `compatibility` accepts.
     """
     engine, ranks = model_engine(config), num_ranks(config)
     sizes = _sizes(config, ACTOR, engine.node, engine)
@@ -222,8 +223,8 @@ def layout_problems(config: DictConfig) -> Iterator[str]:
     product = math.prod(sizes.values())
     if engine is TORCHTITAN and product != ranks:
         yield (
-            f"{_product(sizes)}, but torchtitan divides trainer.nnodes x n_gpus_per_node = {ranks} ranks without a "
-            f"rest: set {ACTOR}.torchtitan.data_parallel_shard_size, so that the product of its sizes is {ranks}"
+            f"{_product(sizes)}, but torchtitan divides trainer.nnodes x n_gpus_per_node = {ranks} ranks without "
+            f"remainder: set {ACTOR}.torchtitan.data_parallel_shard_size, so that the product of its sizes is {ranks}"
         )
     elif ranks % product:
         yield (
@@ -236,7 +237,7 @@ def layout_problems(config: DictConfig) -> Iterator[str]:
 
 
 def _shard_problems(config: DictConfig, engine: ModelEngine, ranks: int) -> Iterator[str]:
-    """What is wrong with the number of ranks that share the weights."""
+    """Problems with the number of ranks that share the weights."""
     key = f"{ACTOR}.{engine.node}.fsdp_size"
     size = OmegaConf.select(config, key)
     if size == 0 or (0 < size < ranks and ranks % size):
@@ -244,7 +245,7 @@ def _shard_problems(config: DictConfig, engine: ModelEngine, ranks: int) -> Iter
 
 
 def _differences(config: DictConfig, engine: ModelEngine, sizes: Mapping[str, int]) -> Iterator[str]:
-    """Of the reference policy and the critic, where the first model of a process decides for all."""
+    """Problems of the reference policy and the critic, if the first model of a process decides for all."""
     if not engine.is_shared:
         return
     others = [(REFERENCE, engine.node)] if _has_reference(config) else []
@@ -254,13 +255,13 @@ def _differences(config: DictConfig, engine: ModelEngine, sizes: Mapping[str, in
         for (name, size), (other_name, other) in zip(sizes.items(), theirs.items(), strict=True):
             if size != other:
                 yield (
-                    f"{other_name}={other}, but {name}={size}: verl makes this engine's groups of ranks once for all "
+                    f"{other_name}={other}, but {name}={size}: verl creates this engine's groups of ranks once for all "
                     "models of a process. Set both to the same"
                 )
 
 
 def _has_reference(config: DictConfig) -> bool:
-    """As `verl.trainer.ppo.utils.need_reference_policy`, which loads torch."""
+    """Same as `verl.trainer.ppo.utils.need_reference_policy`, which loads torch."""
     return bool(config.actor_rollout_ref.actor.use_kl_loss or config.algorithm.use_kl_in_reward)
 
 
@@ -268,7 +269,7 @@ def _sizes(config: DictConfig, owner: str, node: str, engine: ModelEngine) -> di
     """The sizes of a model by their options' full names."""
     found: dict[str, Any] = {}
     for size in engine.sizes:
-        # verl takes FSDP's own from the model's, where that is set.
+        # verl takes FSDP's from the model's, if that is set.
         above = OmegaConf.select(config, f"{owner}.{size}") or 1
         key = f"{owner}.{size}" if above != 1 else f"{owner}.{node}.{size}"
         found[key] = OmegaConf.select(config, key)

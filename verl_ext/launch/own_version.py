@@ -1,4 +1,4 @@
-"""Which code of this project a run was started with."""
+"""The version of this project's code that a run was started with."""
 
 import contextlib
 import subprocess
@@ -9,11 +9,12 @@ _TIMEOUT_S = 5.0
 
 
 def own_version(checkout: Path) -> dict[str, str]:
-    """`verl-signal` with its version and, in a git checkout, `commit`: whether files differ from it is said, too."""
+    """`verl-signal` with its version and, in a git checkout, `commit`, which also notes whether files differ from
+    it."""
     found = {}
-    with contextlib.suppress(metadata.PackageNotFoundError):  # run from the checkout alone
+    with contextlib.suppress(metadata.PackageNotFoundError):  # run from the checkout without installation
         found["verl-signal"] = metadata.version("verl-signal")
-    # Of a folder that only lies within somebody else's repository, the commit would say nothing.
+    # The commit of an unrelated enclosing repository would be meaningless.
     if (checkout / ".git").exists():
         commit = _git(checkout, "rev-parse", "HEAD")
         if commit:
@@ -23,7 +24,7 @@ def own_version(checkout: Path) -> dict[str, str]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git prints; nothing where it fails."""
+    """Output of git; empty if it fails."""
     try:
         result = subprocess.run(
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=_TIMEOUT_S, check=True

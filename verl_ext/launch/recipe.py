@@ -1,8 +1,8 @@
-"""What a recipe is to everything that recipes share, and where they are found. Light: needs neither torch nor verl.
+"""The interface of a recipe to the shared code, and how recipes are found. Light: needs neither torch nor verl.
 
-A recipe is a folder `recipe/NAME/` whose `recipe.py` has `RECIPE`. Nothing in `verl_ext` names one: `train` is handed
-the one that was started, and tools that begin with a run folder or with nothing (pages, docs, submission) ask
-`recipes`. A new recipe is a new folder; no shared file changes.
+A recipe is a folder `recipe/NAME/` whose `recipe.py` has `RECIPE`. `verl_ext` never names one: `train` gets the one
+that was started, and tools that start from a run folder or from nothing (pages, docs, submission) call `recipes`. A new
+recipe is a new folder; no shared file changes.
 """
 
 import functools
@@ -24,7 +24,7 @@ from verl_ext.run.summary import Phases, join_phases
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
-# Paths that every configuration has; beside run_dir, which need not exist.
+# Paths that every configuration has; in addition to run_dir, which need not exist.
 PATHS = (
     "data.train_files",
     "data.val_files",
@@ -40,24 +40,24 @@ class Recipe:
     """One method.
 
     Attributes:
-        name: Of its folder.
-        title: For people.
-        node: Node of the configuration with its settings. Where another recipe's configuration has this node, too, its
+        name: Name of its folder.
+        title: Display name.
+        node: Node of the configuration with its settings. If another recipe's configuration also has this node, its
             settings are checked there as well.
-        check_settings: Refuses settings that cannot work, and may resolve them into verl's. Gets the configuration
-            with absolute paths. Raises ConfigError.
-        paths: Keys of files, folders and models of its own.
+        check_settings: Rejects settings that cannot work, and may resolve them into verl's. Gets the configuration with
+            absolute paths. Raises ConfigError.
+        paths: Keys of its own files, folders and models.
         scores_rollouts: Whether it trains on responses of at most `data.max_response_length` tokens to the prompts of
-            the data, scored by verl's reward manager; else its prompts, lengths and scores are its own affair.
-        success: What of a reward it takes for a success; None, or gives None: the reward itself is all it reads.
-        warnings: Sentences about settings that are allowed and known to go wrong; None: none.
+            the data, scored by verl's reward manager; otherwise it handles prompts, lengths and scores itself.
+        success: Its criterion of success; None, or returning None: it only uses the reward itself.
+        warnings: Sentences about settings that are allowed but known to go wrong; None: none.
         dry_run_rows: (name, text) lines about a step and the run; None: `dry_run.step_rows`.
         phases: Phase of a step -> timers, as in `summary.PHASES`, which they are added to.
-        figures: What the progress bar shows, as in `progress.FIGURES`.
-        glossary: What its metrics mean; the first parts of their names are its own.
-        files: Name of a file that it writes into the run folder -> what is in it.
-        unsupported: Features of verl that it does not go with, beside `compatibility.SHARED`.
-        pages: Module with `PAGES`, a `verl_ext.report.recipe_pages.RecipePages`; None: it has none of its own.
+        figures: Figures of the progress bar, as in `progress.FIGURES`.
+        glossary: Meanings of its metrics, whose names have their own prefixes.
+        files: Name of a file that it writes into the run folder -> its content.
+        unsupported: Features of verl that it does not support, in addition to `compatibility.SHARED`.
+        pages: Module with `PAGES`, a `verl_ext.report.recipe_pages.RecipePages`; None: it has no pages.
     """
 
     name: str
@@ -78,14 +78,14 @@ class Recipe:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """First parts of the names of its metrics, in the glossary's order, without those that all recipes share."""
+        """Prefixes of its metrics' names, in the glossary's order, without those that all recipes share."""
         groups = dict.fromkeys(name.partition("/")[0] for name in self.glossary)
         return tuple(group for group in groups if not any(prefix.startswith(f"{group}/") for prefix in PREFIXES))
 
 
 @functools.cache
 def recipes() -> tuple[Recipe, ...]:
-    """Every recipe of the checkout and of what is installed, by name.
+    """Every recipe of the checkout and of installed packages, by name.
 
     Raises:
         ConfigError: a `recipe.py` has no `RECIPE`, or one under another name than its folder's.
@@ -94,7 +94,7 @@ def recipes() -> tuple[Recipe, ...]:
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of a name.
+    """The recipe with this name.
 
     Raises:
         ConfigError: there is none.
@@ -106,12 +106,12 @@ def find_recipe(name: str) -> Recipe:
 
 
 def _names() -> Iterator[str]:
-    # `recipe` is a namespace: other distributions may have folders there, too. An editable installation does not tell
-    # where its part of it is.
+    # `recipe` is a namespace: other distributions may also have folders there. An editable installation does not reveal
+    # where its part is.
     places = [PROJECT_ROOT / "recipe", *map(Path, importlib.import_module("recipe").__path__)]
     for place in places:
         for file in place.glob("*/recipe.py"):
-            # Of a folder that came after an installation, from elsewhere than the checkout.
+            # For a folder added after the installation, outside the checkout.
             if importlib.util.find_spec(f"recipe.{file.parent.name}") is not None:
                 yield file.parent.name
 
@@ -126,7 +126,7 @@ def _read(name: str) -> Recipe:
     return found
 
 
-# ------------------------------ what all of them say together ------------------------------
+# ------------------------------ all recipes together ------------------------------
 
 
 def check_settings(config: DictConfig, recipe: Recipe) -> None:
@@ -142,7 +142,7 @@ def check_settings(config: DictConfig, recipe: Recipe) -> None:
 
 
 def all_paths() -> tuple[str, ...]:
-    """Keys of the configuration that are paths, `run_dir` apart."""
+    """Keys of the configuration that are paths, except `run_dir`."""
     return (*PATHS, *(key for recipe in recipes() for key in recipe.paths))
 
 
@@ -152,23 +152,23 @@ def all_phases() -> Phases:
 
 
 def all_figures() -> Figures:
-    """What the progress bar may show beside what it shows of every run."""
+    """Figures of recipes for the progress bar, in addition to those of every run."""
     return {label: figure for recipe in recipes() for label, figure in recipe.figures.items()}
 
 
 @functools.cache
 def glossaries() -> dict[str, Glossary]:
-    """The glossary of every recipe by its title, and under "All recipes" what they share."""
+    """The glossary of every recipe by its title, and the shared one under "All recipes"."""
     return {"All recipes": METRICS} | {recipe.title: recipe.glossary for recipe in recipes() if recipe.glossary}
 
 
 @functools.cache
 def own_prefixes() -> tuple[str, ...]:
-    """How names of our metrics begin; all others come from verl."""
+    """Prefixes of our metrics' names; all others come from verl."""
     return (*PREFIXES, *(f"{group}/" for recipe in recipes() for group in recipe.groups))
 
 
 def undocumented(names: Iterable[str]) -> list[str]:
-    """The names of ours (see `own_prefixes`) that no glossary has, sorted."""
+    """Names of our metrics (see `own_prefixes`) that no glossary has, sorted."""
     ours = sorted(name for name in names if name.startswith(own_prefixes()))
     return [name for name in ours if not any(find_entry(name, glossary) for glossary in glossaries().values())]

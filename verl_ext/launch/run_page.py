@@ -13,7 +13,7 @@ _SECONDS = 300
 def write_page(folder: RunFolder) -> None:
     """Write RUN_DIR/report.html and print its path.
 
-    In another process, since it must not harm a run that has succeeded: if it fails, nothing is printed.
+    In another process, because it must not affect a successful run: if it fails, nothing is printed.
     """
     if find_spec("plotly") is None or folder.read_summary() is None:
         return

@@ -25,10 +25,10 @@ from verl_ext.trainer import loading
 
 
 class SignalTaskRunner(undecorated(TaskRunnerV1)):
-    """Registers the trainer of `trainer_class` in the process that looks it up; names engine failures."""
+    """Registers the trainer of `trainer_class` in the process that looks it up; reports engine failures."""
 
     def prepare(self, config: DictConfig) -> None:
-        """Import the trainer, and start meanwhile what imports for many seconds in a process of its own."""
+        """Import the trainer; meanwhile start processes that take many seconds to import."""
         from verl_ext.serving import data_plane
         from verl_ext.serving.agent_loop import SignalAgentLoopManager
 
@@ -64,10 +64,10 @@ def register(config: DictConfig) -> None:
 
 
 def verify_resume(config: DictConfig) -> None:
-    """Have the nodes read the checkpoint that the run resumes from, each a share of its files.
+    """Let the nodes verify the checkpoint that the run resumes from, each a share of its files.
 
     Raises:
-        CheckpointError: see `prepare_resume`; a newer one that is damaged is passed over with a warning.
+        CheckpointError: see `prepare_resume`; a newer damaged one is skipped with a warning.
     """
     num_nodes = sum(node["Alive"] for node in ray.nodes())
 
@@ -80,9 +80,9 @@ def verify_resume(config: DictConfig) -> None:
 
 
 def name_failure(trainer: Any, error: Exception) -> Exception:
-    """The failure of an engine or the death of another worker, if that is behind `error`, else `error` itself.
+    """The failure of an engine or the death of a worker that caused `error`, otherwise `error` itself.
 
-    A call may fail on a dead engine in many ways, and before the watchdog's next look.
+    A call may fail on a dead engine in many ways, before the watchdog's next check.
     """
     watchdog = getattr(trainer, "watchdog", None)
     if watchdog is not None:
@@ -100,7 +100,7 @@ class VerifiedRunner:
     In the command's own process, where its warnings and errors are seen.
 
     Args:
-        config: Of the run.
+        config: Configuration of the run.
         runner: A Ray actor class.
     """
 
@@ -109,7 +109,7 @@ class VerifiedRunner:
         self._runner = runner
 
     def options(self, **options: Any) -> "VerifiedRunner":
-        """As Ray's."""
+        """Same as Ray's method."""
         return VerifiedRunner(self._config, self._runner.options(**options))
 
     def remote(self) -> Any:
@@ -124,7 +124,7 @@ class VerifiedRunner:
 def remote_runner() -> Any:
     """The Ray actor class of the task runner.
 
-    On the head node, whose loss ends the cluster anyway, so that the loss of any other is an error of the trainer's
-    calls; under a name, so that `cluster.end_run` finds it.
+    It runs on the head node, whose loss ends the cluster anyway, so that losing any other node makes the trainer's
+    calls fail; it has a name, so that `cluster.end_run` finds it.
     """
     return ray.remote(name=cluster.runner_name(), resources={"node:__internal_head__": 0.001})(SignalTaskRunner)

@@ -1,9 +1,9 @@
-"""Writes the files of `configs/` that are made from the recipes' settings.
+"""Writes the files of `configs/` that are generated from the recipes' settings.
 
     python -m verl_ext.launch.settings_files
 
 A setting is declared once, in its model: name, type, range, default and description. The YAML file of its node shows
-the same to a user and to Hydra; a test says when it has to be written anew.
+the same to users and Hydra; a test fails if it must be regenerated.
 """
 
 import importlib
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def settings_files() -> list[SettingsFile]:
-    """Those of all recipes, and what a recipe's `settings.py` names `FILE`, if it does."""
+    """The files of all recipes: `FILE` in a recipe's `settings.py`, if defined."""
     names = sorted(path.parent.name for path in ROOT.glob("recipe/*/settings.py"))
     modules = [importlib.import_module(f"recipe.{name}.settings") for name in names]
     shared = [serving.FILE, serving.SERVING_FILE, rollout_texts.FILE]

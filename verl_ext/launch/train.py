@@ -1,4 +1,4 @@
-"""What every recipe's command does: check, train to the end or from the newest checkpoint, print the summary."""
+"""The command of every recipe: check, train to the end or from the newest checkpoint, print the summary."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ _MOST_SHOWN = 5  # settings that differ
 
 
 def start(config: DictConfig, recipe: Recipe) -> None:
-    """What a recipe's `main` does: `train`, whose errors for people end the program with their message alone."""
+    """The body of a recipe's `main`: `train`; user-facing errors end the program with only their message."""
     with launch.people_errors():
         train(config, recipe)
 
@@ -38,10 +38,10 @@ def train(config: DictConfig, recipe: Recipe) -> None:
 
     Args:
         config: Composed by Hydra; changed.
-        recipe: What is started.
+        recipe: The started recipe.
 
     Raises:
-        SignalError: what is wrong, before Ray starts where it can be known by then.
+        SignalError: the problem, before Ray starts if it is known by then.
     """
     launch.adopt_environment(config)
     versions = check_versions()
@@ -86,7 +86,7 @@ def train(config: DictConfig, recipe: Recipe) -> None:
         return
     found.warn()
     with folder.locked(), kept_status(folder.status, launch.explain_end):
-        # With several nodes these read the files, side by side (`runner.verify_resume`).
+        # With several nodes, these read the files in parallel (`runner.verify_resume`).
         find_changed = sizes_alone if has_several_nodes(config) else None
         for warning in prepare_resume(config.trainer, num_ranks(config), find_changed):
             print(f"warning: {warning}", file=sys.stderr)
@@ -98,19 +98,19 @@ def train(config: DictConfig, recipe: Recipe) -> None:
 
 
 def _is_complete(folder: RunFolder, config: DictConfig) -> bool:
-    """Whether the folder has this run, to its last step.
+    """Whether the folder has this run, complete to its last step.
 
     Raises:
         ConfigError: It has a finished run of other settings, another seed's for example.
     """
     summary = folder.read_summary()
-    # A run of `val_only` also has a summary, and no step.
+    # A `val_only` run also has a summary, but no steps.
     if summary is None or summary["global_steps"] != config.trainer.total_training_steps:
         return False
     if differences := resumed.differences(folder.path, config):
         shown = "; ".join(differences[:_MOST_SHOWN]) + ("; and more" if len(differences) > _MOST_SHOWN else "")
         raise ConfigError(
-            f"{folder.path} holds a finished run of other settings ({shown}): give this run a folder of its own with "
+            f"{folder.path} holds a finished run of other settings ({shown}): give this run its own folder with "
             "trainer.experiment_name or run_dir, or remove that one"
         )
     return True

@@ -1,7 +1,7 @@
 """`python -m verl.trainer.main_ppo … +recipe=NAME`: verl's own command starts a recipe.
 
-`verl_ext.plugin` adds our `configs/` to Hydra's search path, so that `+recipe=NAME` is found. Hydra lays it over verl's
-configuration, and before it would call verl's `main`, the callback below does what the recipe's own command does.
+`verl_ext.plugin` adds our `configs/` to Hydra's search path, so that `+recipe=NAME` is found. Hydra merges it into
+verl's configuration, and before it calls verl's `main`, the callback below runs the recipe's own command.
 """
 
 import inspect
@@ -20,15 +20,15 @@ from verl_ext.launch.launch import people_errors
 from verl_ext.launch.recipe import find_recipe
 from verl_ext.launch.train import train
 
-# Groups of files that change what a recipe's file says.
+# Config groups that override a recipe's file.
 LATER = ("signal", "experiment", "backend")
 
 
 class VerlCommand(Callback):
-    """Starts a recipe where verl's command would start verl's trainer; does nothing in any other command.
+    """Starts a recipe instead of verl's trainer in verl's command; does nothing in other commands.
 
     Args:
-        recipe: Name of its folder; None, in a configuration that no recipe stands behind: never starts one.
+        recipe: Name of its folder; None, in a configuration without a recipe: never starts one.
     """
 
     def __init__(self, recipe: str | None = None) -> None:
@@ -37,7 +37,7 @@ class VerlCommand(Callback):
     def on_job_start(self, config: DictConfig, *, task_function: Callable[..., Any], **kwargs: Any) -> None:
         if self._recipe is None or not is_verls(task_function):
             return
-        # Hydra turns an Exception of a callback into a warning and goes on to verl's `main`; SystemExit passes.
+        # Hydra turns an Exception of a callback into a warning and continues with verl's `main`; SystemExit passes.
         try:
             with people_errors():
                 self._check(config.hydra)
@@ -55,10 +55,10 @@ class VerlCommand(Callback):
         given = {name: value for name, _, value in pairs}
         if "," in given.get("recipe", ""):
             raise ConfigError(
-                f"+recipe={given['recipe']} names several recipes: name the one whose trainer it is, and switch on in "
-                "its configuration what is to join it (NODE.enable=true)"
+                f"+recipe={given['recipe']} names several recipes: name the one whose trainer runs, and enable the "
+                "others in its configuration (NODE.enable=true)"
             )
-        # Hydra lays one file over the other in this order.
+        # Hydra merges files in this order.
         before = list(given)[: list(given).index("recipe")] if "recipe" in given else []
         if early := [name for name in before if name in LATER]:
             raise ConfigError(
@@ -72,8 +72,8 @@ class VerlCommand(Callback):
 
 
 def is_verls(task_function: Callable[..., Any]) -> bool:
-    """Whether it is the `main` of verl's command, whose module is `__main__` where it runs.
+    """Whether it is the `main` of verl's command, whose module is `__main__` when run.
 
-    By its file: to look its module up would import verl, before the environment of the run is there.
+    Checked by its file, because importing its module would import verl before the run's environment is set.
     """
     return Path(inspect.getfile(task_function)).parts[-3:] == ("verl", "trainer", "main_ppo.py")

@@ -1,1 +1,1 @@
-"""Pages that a person opens during or after a run: self-contained HTML, see `python -m verl_ext.report --help`."""
+"""Pages to inspect a run during or after training: self-contained HTML, see `python -m verl_ext.report --help`."""

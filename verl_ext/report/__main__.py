@@ -3,7 +3,7 @@
     python -m verl_ext.report run RUN_DIR [--png DIR]
     python -m verl_ext.report compare RUN_DIR... [--png DIR]
 
-A recipe may have commands of its own: `--help` lists them, `docs/report.md` has examples.
+A recipe may add its own commands: `--help` lists them, `docs/report.md` has examples.
 `--output FILE|DIR` says where to write, `--serve [PORT]` serves the page on this machine instead and follows the files.
 """
 
@@ -17,7 +17,7 @@ from verl_ext.report.page import render
 from verl_ext.report.recipe_pages import Command, all_pages
 from verl_ext.report.server import serve
 
-# Of every run; a recipe may add others.
+# Commands of every run; a recipe may add others.
 COMMANDS: tuple[Command, ...] = (run, compare)
 
 
@@ -51,7 +51,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="FILE|DIR",
-        help="where to write (default: into the run folder; a comparison beside the runs)",
+        help="where to write (default: into the run folder; a comparison next to the runs)",
     )
     parser.add_argument(
         "--serve",
@@ -59,7 +59,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         type=int,
         const=0,
         metavar="PORT",
-        help="serve a live view on 127.0.0.1 instead, which shows records as they are appended",
+        help="serve a live view on 127.0.0.1 instead, which shows new records as they are written",
     )
 
 

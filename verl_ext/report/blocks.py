@@ -1,7 +1,7 @@
-"""Data inside a page: named blocks, each compressed by itself, so that a browser unpacks only what it shows. Pure.
+"""Data inside a page: named blocks, compressed separately, so that a browser unpacks only what it shows. Pure.
 
-A page that is opened by a double click cannot fetch files beside it, so the data is in the page. A block is JSON (or
-plain text), gzip, base64; base64's alphabet has no `<`, so no text of a model can end the element that it is in.
+A page opened by double click cannot fetch files next to it, so the data is in the page. A block is JSON (or
+plain text), gzip, base64; base64's alphabet has no `<`, so no model output can close the element that contains it.
 """
 
 import base64
@@ -22,11 +22,11 @@ def pack(value: Any) -> str:
     """A JSON value as a block.
 
     Raises:
-        ValueError: It has NaN or an infinity, which are no JSON and which a browser would refuse.
+        ValueError: It has NaN or an infinity, which browsers reject in JSON.
     """
     return pack_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
 
 def unpack(block: str) -> Any:
-    """The value of a block that `pack` made."""
+    """The value of a block made by `pack`."""
     return json.loads(gzip.decompress(base64.b64decode(block)))

@@ -27,13 +27,13 @@ from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import StatusFile
 
 NAME = "compare"
-HELP = "Several runs on one page: curves over steps, seconds or rollouts, their numbers, what was configured apart."
+HELP = "Several runs on one page: curves over steps, seconds or rollouts, their numbers, and configuration differences."
 
 SCRIPTS = ("charts.js", "run_views.js", "run_curves.js", "compare.js", "run.js")
 
 
 class CompareSource:
-    """Run folders as one page; `refresh` reads again the runs that have changed."""
+    """Run folders as one page; `refresh` reads changed runs again."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._paths = paths
@@ -101,16 +101,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def default_output(options: argparse.Namespace) -> Path:
-    """Beside the first run, named after all of them."""
+    """Next to the first run, named after all of them."""
     paths = [path.resolve() for path in options.paths]
     return paths[0].parent / f"compare-{'-'.join(path.name for path in paths)[:100]}.html"
 
 
 def source(options: argparse.Namespace) -> CompareSource:
-    """What `compare` shows; with `--png` the curves are also drawn.
+    """The content of `compare`'s page; with `--png` the curves are also drawn.
 
     Raises:
-        SignalError: A folder is no run, or a metric or smoothing weight cannot be drawn.
+        SignalError: A folder is not a run, or a metric or smoothing weight cannot be drawn.
     """
     runs = [read_run(path) for path in options.paths]
     if options.png is not None:

@@ -1,4 +1,4 @@
-"""Several runs side by side: names, curves, numbers with differences, what an accuracy cost, seeds. Pure."""
+"""Several runs side by side: names, curves, numbers with differences, cost of an accuracy, seeds. Pure."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from verl_ext.report import curves
 from verl_ext.report.blocks import pack
 from verl_ext.run.trainer_metrics import is_accuracy
 
-# Keys that runs of one configuration and several seeds do not share.
+# Keys that differ between runs of one configuration with several seeds.
 _OF_ONE_RUN = re.compile(r"seed|run_dir|experiment_name|local_dir", re.IGNORECASE)
 _NUM_LEVELS = 5
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -22,7 +22,7 @@ Table = Mapping[str, Sequence[float | None]]
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths that tell them apart; a path that is there twice gets a number."""
+    """The shortest unique ends of the paths; a duplicated path gets a number."""
     parts = [path.resolve().parts for path in paths]
     names = []
     for place, own in enumerate(parts):
@@ -41,7 +41,7 @@ def names_of(paths: Sequence[Path]) -> list[str]:
 
 
 def compare_curve_blocks(tables: Sequence[Table]) -> dict[str, str]:
-    """`curves-{group}`: metric -> one list of values a run; None for a run without that metric."""
+    """`curves-{group}`: metric -> one list of values per run; None for a run without that metric."""
     names = {name for table in tables for name in table}
     return {
         f"curves-{group}": pack(
@@ -68,11 +68,11 @@ def _difference(value: float | None, first: float | None) -> float | None:
     return None if value is None or first is None else curves.short(value - first)
 
 
-# ------------------------------ what an accuracy cost ------------------------------
+# ------------------------------ cost of an accuracy ------------------------------
 
 
 def accuracy_points(table: Table) -> list[Point]:
-    """Of every validation, in order: the mean over the validation sets, with what it cost until then."""
+    """For every validation, in order: the mean over the validation sets, and the cost until then."""
     names = [name for name in table if is_accuracy(name)]
     rows = zip(
         zip(*(table[name] for name in names), strict=True) if names else (),
@@ -89,7 +89,7 @@ def accuracy_points(table: Table) -> list[Point]:
 
 
 def accuracy_levels(runs: Sequence[Sequence[Point]]) -> list[float]:
-    """At most `_NUM_LEVELS` round accuracies that no run began with and at least one has reached."""
+    """At most `_NUM_LEVELS` round accuracies that at least one run reached during training."""
     known = [points for points in runs if points]
     if not known:
         return []
@@ -101,7 +101,7 @@ def accuracy_levels(runs: Sequence[Sequence[Point]]) -> list[float]:
 
 
 def reached(points: Sequence[Point], level: float) -> tuple[float | None, float | None] | None:
-    """Rollouts and seconds until the first validation with at least this accuracy; None: there was none."""
+    """Rollouts and seconds until the first validation with at least this accuracy; None if there was none."""
     return next(((rollouts, seconds) for accuracy, rollouts, seconds in points if accuracy >= level), None)
 
 
@@ -116,7 +116,7 @@ def level_rows(runs: Sequence[Sequence[Point]]) -> list[list[Any]]:
 def seed_groups(names: Sequence[str], configs: Sequence[Mapping[str, str]]) -> list[int]:
     """For each run the number of its group: runs whose configurations differ in seeds and names only.
 
-    Of runs without a configuration, those whose names differ in a number at the end.
+    For runs without a configuration, those whose names differ in a number at the end.
     """
     numbers: dict[Any, int] = {}
     found = []

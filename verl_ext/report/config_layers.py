@@ -1,4 +1,4 @@
-"""The keys that this project's own configuration files set, so that a page can tell a choice from a default.
+"""The keys that this project's own configuration files set, so that a page can distinguish choices from defaults.
 
 Only the files are read: composing them again would import verl, which takes seconds.
 """
@@ -15,7 +15,7 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
 def config_layers(recipe: str, choices: Any) -> dict[str, dict[str, str]]:
-    """`experiment`, `backend`, `recipe` -> its keys with their values, those of the files that it includes too.
+    """`experiment`, `backend`, `recipe` -> its keys with their values, including those of the files that it includes.
 
     Args:
         recipe: Name of the configuration that was started.
@@ -30,9 +30,9 @@ def config_layers(recipe: str, choices: Any) -> dict[str, dict[str, str]]:
 
 
 def _keys(name: str, depth: int = 0) -> dict[str, str]:
-    """Keys of a file and of those of ours that its `defaults` name; a file that is not there has none."""
+    """Keys of a file and of our files that its `defaults` name; a missing file has none."""
     path = CONFIGS / f"{name.lstrip('/')}.yaml"
-    # A name comes from a run folder that may be of anyone.
+    # A name comes from a run folder, which may be untrusted.
     if ".." in name or depth > 4 or not path.is_file():
         return {}
     value = yaml.safe_load(path.read_text(encoding="utf-8")) or {}

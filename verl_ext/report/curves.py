@@ -17,12 +17,12 @@ AXES = {
 }
 """Choice of the horizontal axis -> (metric, title)."""
 
-# Groups that say whether it learns come before verl's many details; those of recipes stand between.
+# Groups that show whether it learns come before verl's many details; those of recipes are in between.
 _FIRST_GROUPS = ("val-core", "val-aux")
 _NEXT_GROUPS = ("engine_guard", "critic", "actor")
 
-# What a person looks at first, in this order; a name that ends with `*` stands for all that begin so. Those of recipes
-# stand between.
+# The metrics to show first, in this order; a name that ends with `*` stands for all with this prefix. Those of recipes
+# are in between.
 _FIRST_HEADLINES = ("critic/score/mean",)
 _NEXT_HEADLINES = (
     "actor/entropy",
@@ -32,11 +32,11 @@ _NEXT_HEADLINES = (
     "timing_s/step",
 )
 NUM_HEADLINES = 8
-NUM_ACCURACIES = 3  # of several validation sets; the overview has all of them in one chart
+NUM_ACCURACIES = 3  # with several validation sets, the overview has all of them in one chart
 
 
 def columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
-    """Each metric that is a number somewhere, with one value a record; None where it is missing or was NaN."""
+    """Each metric that has a number anywhere, with one value per record; None where it is missing or was NaN."""
     numbers = {name for record in records for name, value in record.items() if _is_number(value)}
     return {
         name: [value if _is_number(value := record.get(name)) else None for record in records]
@@ -45,12 +45,12 @@ def columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None
 
 
 def groups(names: Iterable[str]) -> dict[str, list[str]]:
-    """Metrics by what stands before the first slash, the groups of the recipes first."""
+    """Metrics by the part before the first slash, the recipes' groups first."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         found.setdefault(name.partition("/")[0] if "/" in name else "other", []).append(name)
     own = [recipe.groups for recipe in recipes()]
-    # A recipe's further groups are details of its first.
+    # A recipe's other groups are details of its first.
     first = [*_FIRST_GROUPS, *(part[0] for part in own if part), *(group for part in own for group in part[1:])]
     order = {group: place for place, group in enumerate((*first, *_NEXT_GROUPS))}
     return dict(sorted(found.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
@@ -72,14 +72,14 @@ def headlines(names: Iterable[str]) -> list[str]:
 def accuracies(names: Iterable[str]) -> list[str]:
     """The mean accuracy of each validation set; without any, another metric of `val-core/`.
 
-    Of several samples a prompt verl also has best@n and maj@n.
+    With several samples per prompt, verl also has best@n and maj@n.
     """
     core = sorted(name for name in names if name.startswith("val-core/"))
     return [name for name in core if is_accuracy(name)] or core[:1]
 
 
 def explained(names: Iterable[str]) -> dict[str, str]:
-    """Metric -> what it means, with its unit, as far as a glossary has it."""
+    """Metric -> its meaning and unit, if a glossary has it."""
     found: dict[str, str] = {}
     for name in names:
         for glossary in (*glossaries().values(), VERLS_METRICS):
@@ -91,11 +91,11 @@ def explained(names: Iterable[str]) -> dict[str, str]:
 
 
 def smooth(values: Sequence[float | None], weight: float) -> list[float | None]:
-    """Exponential moving average that is not drawn toward 0 at its start (Adam's correction); a None stays None.
+    """Exponential moving average without bias towards 0 at its start (Adam's correction); a None stays None.
 
     Args:
-        values: One a step.
-        weight: What is kept of the past at each value, 0 <= weight < 1; 0 changes nothing.
+        values: One per step.
+        weight: Weight of the past at each value, 0 <= weight < 1; 0 changes nothing.
 
     Raises:
         ValueError: The weight is out of range.
@@ -119,7 +119,7 @@ def axis(table: Mapping[str, Sequence[float | None]], choice: str) -> list[float
 
 
 def short(value: float | None, digits: int = 6) -> float | None:
-    """The value with so many significant digits: more than a chart shows, in fewer letters."""
+    """The value with this many significant digits: more than a chart shows, but shorter."""
     if value is None or not math.isfinite(value):
         return None
     return value if type(value) is int else float(f"{value:.{digits}g}")
@@ -137,7 +137,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
-    # This form stays between the two, whatever rounding does to their difference.
+    # This form stays between the two despite rounding.
     part = place - low
     return ordered[low] if part == 0 else ordered[low] * (1 - part) + ordered[high] * part
 

@@ -1,9 +1,9 @@
 """Writes a page: one HTML file with its style, scripts and data inside, which needs no network and no server.
 
 Scripts are small files in static/, here and in the pages of recipes, put into the page as they are: no build step.
-Nothing that a model wrote is ever part of the HTML: it is in compressed blocks (`blocks.py`), and the scripts show it
-as text only (`textContent`). As a second wall the page's content security policy allows exactly our scripts, by their
-hashes, and no request at all.
+Model output is never part of the HTML: it is in compressed blocks (`blocks.py`), and the scripts show it only as text
+(`textContent`). As a second barrier, the page's content security policy allows exactly our scripts, by their hashes,
+and no requests.
 """
 
 import base64
@@ -21,19 +21,20 @@ from verl_ext.report.blocks import pack_text
 
 PLOTLY = "plotly"
 
-# Every page has these, in this order; then come its own.
+# Scripts of every page, in this order, before its own.
 SHARED_SCRIPTS = ("core.js", "keys.js", "table.js", "grids.js")
 
 
 @dataclass(frozen=True)
 class Page:
-    """What makes a page.
+    """The content of a page.
 
     Attributes:
-        title: Of the window.
-        scripts: Its own files in static/, in order; of another package than this one as `own_scripts` names them.
-        blocks: Name -> block of `blocks.pack`; `index` is the one that is opened first.
-        with_plotly: The page draws charts: plotly.js travels with it, compressed (2 MB), unpacked at the first chart.
+        title: Title of the window.
+        scripts: Its own files in static/, in order; those of other packages as named by `own_scripts`.
+        blocks: Name -> block of `blocks.pack`; `index` is opened first.
+        with_plotly: Whether the page draws charts: it then includes plotly.js, compressed (2 MB), unpacked at the first
+            chart.
     """
 
     title: str
@@ -43,7 +44,7 @@ class Page:
 
 
 def own_scripts(package: str, *files: str) -> tuple[str, ...]:
-    """Files in the static/ of a package, as `Page` has them."""
+    """Files in a package's static/, as named in `Page`."""
     return tuple(f"{package}/{file}" for file in files)
 
 
@@ -51,9 +52,9 @@ def render(page: Page, live_version: int | None = None) -> str:
     """The page as HTML.
 
     Args:
-        page: What to write.
-        live_version: The page is served, as of this version: it leaves the blocks out, fetches them from its server,
-            and asks there whether a newer version has come. None: a file.
+        page: The page to write.
+        live_version: Version of a served page, which leaves the blocks out, fetches them from its server, and polls
+            there for newer versions. None: a file.
     """
     live = live_version is not None
     scripts = [_script(name) for name in (*SHARED_SCRIPTS, *page.scripts)]
@@ -91,7 +92,7 @@ def plotly_script() -> str:
     """plotly.js as the installed package has it.
 
     Raises:
-        ConfigError: There is no such package.
+        ConfigError: The package is not installed.
     """
     try:
         from plotly.offline import get_plotlyjs
@@ -123,7 +124,7 @@ def _script(name: str) -> str:
     # An inlined script ends at the first `</script`, and `<!--` changes how it is read.
     for forbidden in ("</script", "<!--"):
         if forbidden in text.lower():
-            raise ValueError(f"{name} in static/ has {forbidden!r}, at which a browser stops reading it as a script")
+            raise ValueError(f"{name} in static/ has {forbidden!r}, which ends a script for browsers")
     return text
 
 

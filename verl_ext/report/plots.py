@@ -12,15 +12,15 @@ from verl_ext.report.compare_data import names_of
 from verl_ext.report.run_records import RunRecords
 from verl_ext.run.metrics_stream import STEP
 
-# The palette of Okabe and Ito, which colour-blind readers can tell apart.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C7A00", "#666666")
 
 
 def add_png_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--png` and what it draws."""
-    parser.add_argument("--png", type=Path, metavar="DIR", help="write the curves as PNG into this folder, too")
+    """The option `--png` and its details."""
+    parser.add_argument("--png", type=Path, metavar="DIR", help="also write the curves as PNG into this folder")
     parser.add_argument(
-        "--metrics", metavar="A,B", help="with --png: these metrics (default: those that open the page)"
+        "--metrics", metavar="A,B", help="with --png: these metrics (default: those shown first on the page)"
     )
     parser.add_argument(
         "--smooth", type=float, default=0.0, metavar="W", help="with --png: weight of the past, 0 to <1"
@@ -29,7 +29,7 @@ def add_png_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def write_pngs(runs: Sequence[RunRecords], options: argparse.Namespace) -> list[Path]:
-    """One picture a metric.
+    """One picture per metric.
 
     Raises:
         ConfigError: A metric is in no run, or the smoothing weight is out of range.
@@ -52,7 +52,7 @@ def write_pngs(runs: Sequence[RunRecords], options: argparse.Namespace) -> list[
 
 
 def file_name(metric: str) -> str:
-    """A metric's name without letters that file systems or LaTeX mind."""
+    """A metric's name without characters that file systems or LaTeX reject."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", metric.replace("/", "--"))
 
 
@@ -75,7 +75,7 @@ def _draw(path: Path, metric: str, labels: Sequence[str], tables: Sequence[Any],
         x, raw, drawn = zip(*kept, strict=True)
         if options.smooth > 0:
             axes.plot(x, raw, color=colour, alpha=0.25, linewidth=0.8)
-        # "$" and a leading "_" mean something to matplotlib.
+        # "$" and a leading "_" are special in matplotlib.
         text = label.replace("$", r"\$")
         marker = "o" if len(kept) <= 12 else None
         axes.plot(

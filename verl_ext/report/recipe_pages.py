@@ -1,4 +1,4 @@
-"""What a recipe adds to the pages: commands of its own, and parts of the page of a run."""
+"""What a recipe adds to the pages: its own commands, and parts of a run's page."""
 
 import argparse
 import functools
@@ -15,16 +15,16 @@ from verl_ext.report.server import Source
 from verl_ext.report.warning_rules import Rule
 
 # A text of the policy: {step, index (of the prompt), where, prompt, text, truth, reward, notes}, and `times` if it came
-# more than once; step, where, text and notes are always there, of the others some are None.
+# more than once; step, where, text and notes are always set, the others may be None.
 Sample = dict[str, Any]
 
 
 class Command(Protocol):
-    """A page of its own: `python -m verl_ext.report NAME`. Modules are such commands, too."""
+    """A separate page: `python -m verl_ext.report NAME`. Modules can also be such commands."""
 
     @property
     def NAME(self) -> str:
-        """What is typed."""
+        """The command's name."""
         ...
 
     @property
@@ -37,24 +37,24 @@ class Command(Protocol):
         ...
 
     def source(self, options: argparse.Namespace) -> Source:
-        """What it shows."""
+        """Its source."""
         ...
 
     def default_output(self, options: argparse.Namespace) -> Path:
-        """The page's file, where `--output` names none: another one for each run."""
+        """Default file of the page, different for each run."""
         ...
 
 
 @dataclass(frozen=True)
 class View:
-    """A tab of the run's page, which every run has whose folder has the data.
+    """A tab of the run's page, shown for every run whose folder has the data.
 
     Attributes:
         name: `runs.views[name]` in its script, and `view=name` in the address.
-        scripts: Draw it (see `page.Page.scripts`); what they push to `runs.overview` stands on the first tab.
-        files: In the run folder, that make it new when they change.
+        scripts: Draw it (see `page.Page.scripts`); the parts they push to `runs.overview` are on the first tab.
+        files: Files of the run folder whose change refreshes it.
         blocks: Its data by the names that the script loads; without any there is no tab.
-        overview: What is in the index under `parts[name]`: little, as every view waits for it; None: nothing.
+        overview: Its entry `parts[name]` of the index: keep it small, because every view waits for it; None: nothing.
     """
 
     name: str
@@ -66,15 +66,14 @@ class View:
 
 @dataclass(frozen=True)
 class RecipePages:
-    """All that one recipe adds.
+    """All additions of one recipe.
 
     Attributes:
-        commands: Pages of its own.
-        views: Of the run's page.
-        samples: Texts of a run folder, in the order of steps; empty if its files are not there.
-        rules: What a person should be warned of.
-        headlines: Metrics that a person looks at first, most important first; one that ends with `*` stands for all
-            that begin so.
+        commands: Its own pages.
+        views: Tabs of the run's page.
+        samples: Texts of a run folder, in the order of steps; empty if its files are missing.
+        rules: Warning rules.
+        headlines: Metrics to show first, most important first; one that ends with `*` stands for all with this prefix.
     """
 
     commands: tuple[Command, ...] = ()
@@ -86,7 +85,7 @@ class RecipePages:
 
 @functools.cache
 def all_pages() -> tuple[RecipePages, ...]:
-    """Of every recipe that has some.
+    """The pages of every recipe that has some.
 
     Raises:
         ConfigError: a module has no `PAGES`.

@@ -1,4 +1,4 @@
-"""The run report's command: what a run was told, what it did, and what is odd about it."""
+"""The run report's command: a run's configuration, results and anomalies."""
 
 import argparse
 from importlib.resources import files
@@ -31,14 +31,14 @@ SCRIPTS = (
     "run_config.js",
     "run_samples.js",
 )
-# Starts the page, when all views are there.
+# Starts the page once all views are loaded.
 LAST_SCRIPT = "run.js"
 
 CONFIG = "hydra/config.yaml"
 
 
 class RunSource:
-    """A run folder as a page; `refresh` reads again what has changed."""
+    """A run folder as a page; `refresh` reads changed files again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -99,20 +99,20 @@ def style_block() -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`."""
-    parser.add_argument("path", type=Path, metavar="RUN_DIR", help="a run folder, also of a run that still goes on")
+    parser.add_argument("path", type=Path, metavar="RUN_DIR", help="a run folder, also of a running run")
     add_png_arguments(parser)
 
 
 def default_output(options: argparse.Namespace) -> Path:
-    """In the run folder."""
+    """The page's path in the run folder."""
     return options.path / "report.html"
 
 
 def source(options: argparse.Namespace) -> RunSource:
-    """What `run` shows; with `--png` the curves are also drawn.
+    """The content of `run`'s page; with `--png` the curves are also drawn.
 
     Raises:
-        SignalError: There is no such run, or a metric or smoothing weight that cannot be drawn.
+        SignalError: The run does not exist, or a metric or smoothing weight cannot be drawn.
     """
     run = read_run(options.path)
     if options.png is not None:

@@ -1,4 +1,4 @@
-"""Configurations: one line a key, where a value comes from, and what differs between runs. Pure."""
+"""Configurations: one line per key, the origin of values, and differences between runs. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,12 +6,13 @@ from typing import Any
 
 _MISSING = "(not there)"
 
-# From what a person typed to what nobody chose.
+# From values typed by the user to defaults.
 ORIGINS = ("command line", "experiment", "backend", "recipe", "default")
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, str]:
-    """Dotted key -> value as text. A list is one value, as Hydra replaces it as a whole; so is an empty mapping."""
+    """Dotted key -> value as text. A list is one value, because Hydra replaces it as a whole; so is an empty
+    mapping."""
     if isinstance(config, Mapping) and config:
         return {
             key: value
@@ -30,8 +31,8 @@ def origin(key: str, overrides: Sequence[str], layers: Mapping[str, Mapping[str,
     """The first of `ORIGINS` that sets the key.
 
     Args:
-        key: Dotted.
-        overrides: Keys of the command line; one that names a mapping sets all in it.
+        key: Dotted key.
+        overrides: Keys of the command line; the key of a mapping sets everything in it.
         layers: Name of an origin -> the flattened file.
     """
     if any(key == own or key.startswith(f"{own}.") for own in overrides):
@@ -42,13 +43,13 @@ def origin(key: str, overrides: Sequence[str], layers: Mapping[str, Mapping[str,
 def config_rows(
     config: Mapping[str, str], overrides: Sequence[str], layers: Mapping[str, Mapping[str, str]]
 ) -> list[list[str]]:
-    """[key, value, origin] of every key: what was chosen for this run first, then by key."""
+    """[key, value, origin] of every key: those chosen for this run first, then by key."""
     rows = [[key, value, origin(key, overrides, layers)] for key, value in config.items()]
     return sorted(rows, key=lambda row: (ORIGINS.index(row[2]), row[0]))
 
 
 def differences(configs: Sequence[Mapping[str, str]]) -> list[list[Any]]:
-    """[key, [value of each run]] of the keys whose values are not all the same; a missing key says so."""
+    """[key, [value of each run]] of the keys whose values differ; a missing key is marked as missing."""
     keys = sorted({key for config in configs for key in config})
     rows = [[key, [config.get(key, _MISSING) for config in configs]] for key in keys]
     return [row for row in rows if len(set(row[1])) > 1]

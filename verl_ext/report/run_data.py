@@ -1,11 +1,11 @@
 """A run as the blocks of its page.
 
-index            facts, warnings, names of the metrics, the three axes, and what views of recipes say there (`parts`)
-curves-{group}   metric -> one value a record
+index            facts, warnings, names of the metrics, the three axes, and the entries of recipes' views (`parts`)
+curves-{group}   metric -> one value per record
 config           rows of the configuration
 samples          texts of the start and the end
 
-A recipe's views have blocks of their own.
+A recipe's views have their own blocks.
 """
 
 import shlex
@@ -23,7 +23,7 @@ from verl_ext.run.pace import wall_clock
 
 
 def curve_blocks(table: Mapping[str, Sequence[float | None]]) -> dict[str, str]:
-    """Every metric's values, one block a group."""
+    """Every metric's values, one block per group."""
     return {
         f"curves-{group}": pack({name: [curves.short(value) for value in table[name]] for name in names})
         for group, names in curves.groups(table).items()
@@ -34,8 +34,8 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
     """The index block's value.
 
     Args:
-        run: What to show.
-        views: Those that this run has data for.
+        run: The run to show.
+        views: The views that this run has data for.
     """
     table, nulls = curves.columns(run.metrics), null_steps(run.metrics)
     found = find_warnings(
@@ -71,7 +71,7 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
 
 
 def run_line(run: RunRecords, table: Mapping[str, Sequence[float | None]]) -> dict[str, Any]:
-    """What the pages of one run and of several both show of a run."""
+    """Facts about a run for the pages of one run and of several."""
     return {
         "name": run.name,
         "recipe": run.recipe,
@@ -89,14 +89,14 @@ def engine_bound(config: Mapping[str, Any]) -> float | None:
 
 
 def versions(run: RunRecords) -> dict[str, str]:
-    """Package -> version, as far as the folder tells."""
+    """Package -> version, as far as the folder has them."""
     runtime = run.hydra.get("runtime")
     hydra = runtime.get("version") if isinstance(runtime, dict) else None
     return ({"hydra": str(hydra)} if hydra else {}) | run.versions
 
 
 def command(run: RunRecords) -> str:
-    """What started the run, to be typed again; as near to it as the folder tells."""
+    """The command that started the run, as far as the folder reveals it."""
     given = run.status.get("command")
     if isinstance(given, str) and given:
         return given

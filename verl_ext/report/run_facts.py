@@ -15,7 +15,7 @@ Columns = Mapping[str, Sequence[float | None]]
 
 
 def numbers(summary: Mapping[str, Any] | None, records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Headline numbers: of the summary, or, while there is none, of the records so far."""
+    """Headline numbers from the summary, or from the records so far if there is none."""
     last = records[-1] if records else {}
     validated = [(record[STEP], value) for record in records if (value := _accuracy(record)) is not None]
     accuracies = [value for _, value in validated]
@@ -34,13 +34,13 @@ def numbers(summary: Mapping[str, Any] | None, records: Sequence[Mapping[str, An
 
 
 def phases(columns: Columns, wall: tuple[float, float] | None = None) -> list[list[Any]]:
-    """[phase, seconds], longest first: the phases of steps, validation, and what is in no step.
+    """[phase, seconds], longest first: the phases of steps, validation, and time outside steps.
 
-    What no phase of a step names is `rest`. With the wall clock, all of them add up to it.
+    Time of a step in no phase is `rest`. All phases add up to the wall-clock time, if it is known.
 
     Args:
-        columns: With verl's timers.
-        wall: Seconds of the run, and of them until it began to validate or train.
+        columns: Columns with verl's timers.
+        wall: Seconds of the run, and seconds until it began to validate or train.
     """
     timing = {
         name.removeprefix(_TIMER): sum(value for value in values if value is not None)
@@ -55,7 +55,7 @@ def phases(columns: Columns, wall: tuple[float, float] | None = None) -> list[li
     if wall is not None:
         whole, start_up = wall
         found["start-up"] = start_up
-        # Also steps that were lost with a killed command, and trained again.
+        # This includes steps that were lost with a killed command and trained again.
         found["outside of steps"] = whole - start_up - steps - found[VALIDATION]
     return sorted(([name, seconds] for name, seconds in found.items() if seconds > 0), key=lambda row: -row[1])
 

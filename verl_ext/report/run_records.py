@@ -1,7 +1,7 @@
-"""What a run folder keeps, read for its pages while the run may still write.
+"""Reads a run folder for its pages while the run may still write.
 
-A page is opened to find out what went wrong, so nothing that is missing or damaged stops it: broken lines are counted,
-and the page says so. Texts are read from both ends of a file only, as it may have gigabytes.
+A page is opened to find out what went wrong, so missing or damaged files do not stop it: broken lines are counted and
+reported on the page. Texts are read only from both ends of a file, which may have gigabytes.
 """
 
 import json
@@ -19,11 +19,11 @@ from verl_ext.run.status import StatusFile
 from verl_ext.run.trainer_metrics import is_accuracy
 
 _CHUNK = 1 << 20  # bytes
-_LONGEST_LINE = 64 << 20  # bytes that the search for a line's end looks at
+_LONGEST_LINE = 64 << 20  # bytes searched for a line's end
 
 
 class NoRunError(SignalError):
-    """A folder is no run folder."""
+    """A folder is not a run folder."""
 
 
 @dataclass
@@ -32,14 +32,14 @@ class RunRecords:
 
     Attributes:
         path: Its folder.
-        metrics: One record a step, in the file's order; first, as step 0, the validation before training.
-        first_validation: More about that one: `seconds`, `num_prompts`.
-        status: Of `status.json`; empty without one.
-        num_broken: Complete lines of the metrics that are no JSON object with a step.
+        metrics: One record per step, in the file's order; first, as step 0, the validation before training.
+        first_validation: Details of that one: `seconds`, `num_prompts`.
+        status: Content of `status.json`; empty without one.
+        num_broken: Complete lines of the metrics that are not a JSON object with a step.
         superseded: Steps that were trained again after a resume.
         summary: None until a run is finished.
         config: As Hydra composed it, unresolved.
-        overrides: Of the command line.
+        overrides: Overrides of the command line.
         hydra: Hydra's own settings: the recipe's name, chosen groups, version.
         versions: Package -> version, if the folder has `versions.json`.
         last_write: When the metrics were last written (seconds since 1970); None without metrics.
@@ -76,14 +76,14 @@ class RunRecords:
 
 
 def read_run(path: Path) -> RunRecords:
-    """Everything but the histories of prompts and samples, which `read_objects` reads.
+    """Read everything except the histories of prompts and samples, which `read_objects` reads.
 
     Raises:
         NoRunError: The folder has neither metrics nor a configuration.
     """
     folder = RunFolder(path)
     if not folder.metrics.is_file() and not folder.status.is_file() and not (path / "hydra").is_dir():
-        raise NoRunError(f"{path}: neither metrics.jsonl nor hydra/ is there. Give the folder that run_dir named")
+        raise NoRunError(f"{path}: neither metrics.jsonl nor hydra/ is there. Give the run's run_dir")
     lines, num_broken = read_objects(folder.metrics)
     steps = [record for record in lines if type(record.get(STEP)) is int]
     summary, first = _json(folder.summary), _json(folder.first_validation) or {}
@@ -112,7 +112,7 @@ def step_zero(
 
     Args:
         first: Its `metrics` and `seconds`, if the run has kept them.
-        summary: Tells the accuracy of a run that has not; which metric that is, is known if there is one only.
+        summary: Has the accuracy for a run that has not kept them; the metric is known only if there is a single one.
         steps: The other records.
     """
     validation = first.get("metrics")
@@ -129,7 +129,8 @@ def step_zero(
 
 
 def read_objects(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The complete lines of a file that are JSON objects, and how many are not; a torn last line is left out."""
+    """The complete lines of a file that are JSON objects, and the number of lines that are not; a torn last line is
+    left out."""
     if not path.is_file():
         return [], 0
     data = path.read_bytes()
@@ -137,7 +138,7 @@ def read_objects(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def parse_lines(lines: Iterable[bytes]) -> tuple[list[dict[str, Any]], int]:
-    """As `read_objects`, of lines; empty ones do not count."""
+    """Same as `read_objects`, for lines; empty ones do not count."""
     found, num_broken = [], 0
     for line in lines:
         if not line.strip():
@@ -154,7 +155,7 @@ def parse_lines(lines: Iterable[bytes]) -> tuple[list[dict[str, Any]], int]:
 
 
 def first_lines(path: Path, number: int) -> list[bytes]:
-    """Up to so many complete lines from the start; the rest is not read."""
+    """Up to this many complete lines from the start; the rest is not read."""
     found: list[bytes] = []
     with path.open("rb") as stream:
         while len(found) < number and (line := stream.readline(_LONGEST_LINE)).endswith(b"\n"):
@@ -163,10 +164,10 @@ def first_lines(path: Path, number: int) -> list[bytes]:
 
 
 def last_lines(path: Path, number: int) -> list[bytes]:
-    """Up to so many complete lines from the end; what stands before them is not read."""
+    """Up to this many complete lines from the end; earlier ones are not read."""
     with path.open("rb") as stream:
         position, data = stream.seek(0, 2), b""
-        # One line end more than lines, as the first line read may be a part; one more for a torn last line.
+        # One more line end than lines, because the first line may be partial; one more for a torn last line.
         while position > 0 and data.count(b"\n") < number + 2 and len(data) < _LONGEST_LINE:
             size = min(_CHUNK, position)
             position -= size
@@ -179,7 +180,7 @@ def last_lines(path: Path, number: int) -> list[bytes]:
 
 
 def stamp(path: Path) -> tuple[int, int] | None:
-    """Changes whenever the file does; None without a file."""
+    """A value that changes with the file; None without a file."""
     try:
         status = path.stat()
     except OSError:

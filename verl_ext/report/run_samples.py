@@ -1,6 +1,6 @@
-"""What the policy wrote, step by step: from the files of a run that keep texts, as much as a page can hold.
+"""The policy's outputs, step by step: texts from the files of a run, limited to the size of a page.
 
-Of golden redaction's entries or verl's `trainer.rollout_data_dir`, which may have gigabytes, only some lines are read.
+Golden redaction's entries and verl's `trainer.rollout_data_dir` may have gigabytes, so only some lines are read.
 """
 
 import json
@@ -21,7 +21,8 @@ NUM_TEXTS = 16  # lines
 
 
 def read_samples(run: RunRecords) -> list[Sample]:
-    """Of a recipe's own files, else of verl's and of what every run keeps, by step. Empty without texts."""
+    """Samples of a recipe's own files, otherwise of verl's and of those that every run keeps, by step. Empty without
+    texts."""
     for pages in all_pages():
         if pages.samples is not None and (found := pages.samples(run.path)):
             return _in_page(found)
@@ -39,7 +40,7 @@ def count_by_prompt(samples: Sequence[Sample]) -> dict[str, int]:
 
 
 def _without(dumped: Sequence[Sample], kept: Sequence[Sample]) -> list[Sample]:
-    """verl's rollouts that are not also among the kept ones, which know the index of their prompt."""
+    """verl's rollouts that are not among the kept ones, which have the index of their prompt."""
 
     def key(sample: Sample) -> tuple[Any, ...]:
         return tuple(sample[name] for name in ("step", "text", "reward"))
@@ -55,7 +56,7 @@ def _without(dumped: Sequence[Sample], kept: Sequence[Sample]) -> list[Sample]:
 
 
 def grouped(samples: Sequence[Sample]) -> list[Sample]:
-    """Equal texts of a prompt in a step as one, with the number of `times`, where the first of them stood."""
+    """Merge equal texts of a prompt in a step into the first of them, with the number of `times`."""
     found: dict[tuple[Any, ...], Sample] = {}
     for sample in samples:
         key = tuple(sample[name] for name in ("step", "where", "index", "prompt", "text", "reward"))
@@ -67,7 +68,7 @@ def grouped(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def thinned(samples: Sequence[Sample], room: int) -> list[Sample]:
-    """Samples of at most so many characters: of steps that are evenly apart, the first and the last among them."""
+    """Samples of at most this many characters, from evenly spaced steps including the first and the last."""
     sizes: dict[Any, int] = {}
     for sample in samples:
         sizes[sample["step"]] = sizes.get(sample["step"], 0) + len(sample["text"]) + len(sample["prompt"] or "")
@@ -80,7 +81,7 @@ def thinned(samples: Sequence[Sample], room: int) -> list[Sample]:
 
 
 def spread(items: Sequence[Any], number: int) -> list[Any]:
-    """So many items, evenly apart, the last among them, and from two on the first."""
+    """This many evenly spaced items, including the last and, if there are two or more, the first."""
     if number >= len(items):
         return list(items)
     if number == 1:

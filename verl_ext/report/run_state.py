@@ -1,4 +1,4 @@
-"""What a run is doing, or how it ended: from its status, its summary and the processes of this machine."""
+"""The state of a run, or how it ended: from its status, its summary and the processes of this machine."""
 
 import platform
 import time
@@ -11,20 +11,20 @@ from verl_ext.run.metrics_stream import STEP
 from verl_ext.run.pace import Record, seconds_left
 from verl_ext.run.status import ENDS, INTERVAL_S
 
-# Signs of life may be late by this many intervals: the machine is busy, or the file system is far away.
+# Signs of life may be late by this many intervals, if the machine is busy or the file system is remote.
 _LATE = 20
 
 
 def run_state(
     status: Mapping[str, Any], summary: Mapping[str, Any] | None, records: Sequence[Record], now: float | None = None
 ) -> dict[str, Any]:
-    """For a page.
+    """State for a page.
 
     Returns:
         `kind`: starting, training, validating, finished, failed, interrupted, `dead` (it left no error message), or
-        `unknown` for a run that keeps no status and has no summary; `finished`; `step` (the one under way, or the last)
-        and `of`; `seconds_left`, `since` (of the present command), `ended`, `error`, `host`, `read_at`: None where not
-        known; times in seconds since 1970.
+        `unknown` for a run that keeps no status and has no summary; `finished`; `step` (the current or last one)
+        and `of`; `seconds_left`, `since` (start of the current command), `ended`, `error`, `host`, `read_at`: None if
+        unknown; times in seconds since 1970.
     """
     now = time.time() if now is None else now
     last = records[-1][STEP] if records else 0
@@ -62,7 +62,7 @@ def run_state(
 
 
 def status_stamp(status: Mapping[str, Any]) -> Any:
-    """Changes whenever the state does, and neither with each sign of life nor within a step."""
+    """A value that changes with the state, but not with each sign of life or within a step."""
     if not status:
         return None
     passing = ("last_seen", "doing", "doing_since", "prompts")
@@ -71,7 +71,7 @@ def status_stamp(status: Mapping[str, Any]) -> Any:
 
 
 def is_dead(status: Mapping[str, Any], now: float) -> bool:
-    """Whether the process of a run that has not ended is gone, or has shown no sign of life for long."""
+    """Whether the process of a run that has not ended is gone, or has given no sign of life for long."""
     last_seen, pid = status.get("last_seen"), status.get("pid")
     if not isinstance(last_seen, (int, float)) or now - last_seen > _LATE * INTERVAL_S:
         return True
@@ -81,7 +81,7 @@ def is_dead(status: Mapping[str, Any], now: float) -> bool:
 def _is_alive(pid: int, last_seen: float) -> bool:
     try:
         process = psutil.Process(pid)
-        # Numbers are given anew: one that began after the last sign of life is another process.
+        # Process ids are reused: one that started after the last sign of life is another process.
         return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= last_seen
     except psutil.NoSuchProcess:
         return False

@@ -1,7 +1,7 @@
-"""What a person should know before believing a run's curves, each with what to do. Pure.
+"""Warnings to show before anyone trusts a run's curves, each with a remedy. Pure.
 
-A rule looks at whole columns and says at which steps something was so. Bounds are where a look is worth its time, not
-where a run is lost.
+A rule checks whole columns and reports the steps where it applies. Bounds mark where a look is worthwhile, not where a
+run is lost.
 """
 
 import itertools
@@ -27,10 +27,10 @@ class RunWarning:
 
     Attributes:
         level: `problem`: numbers of the run cannot be trusted or work was lost; `look`: it may be as intended.
-        title: In a few words.
-        what: What was seen.
+        title: The finding in a few words.
+        what: The finding in a sentence.
         remedy: What to do.
-        steps: Where, in order.
+        steps: Steps where it applies, in order.
         metric: The curve that shows it; empty if none does.
     """
 
@@ -57,8 +57,8 @@ def find_warnings(
     """All warnings, problems first.
 
     Args:
-        columns: Of `curves.columns`, with `training/global_step`.
-        nulls: Metric -> steps at which its record has a null, which is how NaN is written.
+        columns: Result of `curves.columns`, with `training/global_step`.
+        nulls: Metric -> steps at which its record has a null, which stands for NaN.
         superseded: Steps that were trained again.
         num_broken: Lines of the stream that cannot be read.
         max_probs_diff: The engine guard's bound.
@@ -93,7 +93,7 @@ def _stream(steps: Sequence[int], superseded: Sequence[int], num_broken: int) ->
             "problem",
             "gaps in the metrics",
             text,
-            "lines were lost: curves are joined over the gaps, and sums over steps are too small",
+            "lines were lost: curves are joined across the gaps, and sums over steps are too small",
             tuple(missing),
         )
     back = [after for before, after in itertools.pairwise(steps) if after <= before]
@@ -111,23 +111,23 @@ def _stream(steps: Sequence[int], superseded: Sequence[int], num_broken: int) ->
             "resumed run",
             f"{len(superseded)} steps were trained again after a resume; their "
             "first records are in metrics.superseded.jsonl",
-            "lower trainer.save_freq if the repeated work hurts",
+            "lower trainer.save_freq if the repeated work is too expensive",
             tuple(superseded),
         )
     if num_broken:
         yield RunWarning(
             "problem",
             "broken lines",
-            f"{num_broken} lines of metrics.jsonl are no record of a step",
+            f"{num_broken} lines of metrics.jsonl are not a record of a step",
             "the disk may have been full, or two runs wrote at once",
         )
 
 
 def _nulls(nulls: Mapping[str, Sequence[int]], recorded: Sequence[int]) -> Iterator[RunWarning]:
-    """One warning for all metrics that a cause has spoiled: those that are NaN where a loss or a gradient is."""
+    """One warning for all metrics with the same cause: those that are NaN where a loss or a gradient is."""
     left = {name: list(steps) for name, steps in sorted(nulls.items()) if steps}
     while left:
-        # What has most steps first, of the grave ones if there are any.
+        # The metric with the most steps, among the serious ones if there are any.
         leader = max(left, key=lambda name: (_is_grave(name), len(left[name])))
         steps = left[leader]
         together = [name for name, own in left.items() if set(own) <= set(steps)]
@@ -139,7 +139,7 @@ def _nulls(nulls: Mapping[str, Sequence[int]], recorded: Sequence[int]) -> Itera
         remedy = (
             f"inspect the batch and the gradient of step {steps[0]}"
             if _is_grave(leader)
-            else "the metric may be undefined there (a mean of nothing), or a sign of overflow"
+            else "the metric may be undefined there (a mean over zero values), or a sign of overflow"
         )
         what = f"{', '.join(together[:_NUM_NAMED])}{more} ({len(steps)} of {len(recorded)} steps)"
         level = "problem" if _is_grave(leader) else "look"
@@ -162,8 +162,8 @@ def _engine(columns: Columns, bound: float | None) -> Iterator[RunWarning]:
                 "stale engine" if worst > bound else "engine near its bound",
                 f"probabilities of engine and actor differ by up to {worst:.2g} on average, "
                 f"{worst / bound:.0%} of the bound {bound:g}",
-                "check the weight synchronisation; if both "
-                "compute in different precision on purpose, raise engine_guard.max_probs_diff",
+                "check the weight synchronisation; if they compute in different precision on purpose, "
+                "raise engine_guard.max_probs_diff",
                 tuple(step for step, _ in near),
                 name,
             )
@@ -199,8 +199,8 @@ def _shapes(columns: Columns) -> Iterator[RunWarning]:
         yield RunWarning(
             "look",
             "entropy collapsed",
-            f"from {entropy[0][1]:.3g} to {entropy[-1][1]:.3g}: rollouts of a prompt become alike",
-            "raise the clip ratio's upper side, the temperature or the entropy coefficient",
+            f"from {entropy[0][1]:.3g} to {entropy[-1][1]:.3g}: rollouts of a prompt become identical",
+            "raise the clip ratio's upper bound, the temperature or the entropy coefficient",
             (entropy[-1][0],),
             "actor/entropy",
         )
@@ -213,7 +213,7 @@ def _shapes(columns: Columns) -> Iterator[RunWarning]:
                 "look",
                 "gradient spikes",
                 f"up to {max(value for _, value in spikes):.3g} against a median of {middle:.3g}",
-                "look at the batches of these steps; gradient clipping bounds the harm",
+                "inspect the batches of these steps; gradient clipping limits the damage",
                 tuple(step for step, _ in spikes),
                 "actor/grad_norm",
             )

@@ -1,7 +1,6 @@
 """The live view: a page whose blocks come from a process that follows the run's files. For this machine's user only.
 
-It is bound to 127.0.0.1 and answers only requests that name that address, so that no page of the web can read it
-through a name that it lets point here.
+It is bound to 127.0.0.1 and answers only requests for that address, so that no web page can read it by DNS rebinding.
 """
 
 import gzip
@@ -19,10 +18,10 @@ HOST = "127.0.0.1"
 
 
 class Source(Protocol):
-    """What a live page shows."""
+    """Source of a live page."""
 
     def refresh(self) -> int:
-        """Read what is new; the number changes exactly if the page does."""
+        """Read new data; the number changes exactly if the page does."""
         ...
 
     def page(self) -> Page:
@@ -31,7 +30,7 @@ class Source(Protocol):
 
 
 def make_server(source: Source, port: int = 0) -> ThreadingHTTPServer:
-    """A server that waits for `serve_forever`; port 0 takes a free one (`server_address[1]`)."""
+    """A server ready for `serve_forever`; port 0 picks a free one (`server_address[1]`)."""
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -61,13 +60,13 @@ def make_server(source: Source, port: int = 0) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Silent: a page asks every two seconds."""
+            """Silent, because a page polls every two seconds."""
 
     return ThreadingHTTPServer((HOST, port), Handler)
 
 
 def _find(source: Source, path: str) -> tuple[HTTPStatus, str, str]:
-    """Status, content type and text of an address."""
+    """Status, content type and text for an address."""
     if path == "/":
         version = source.refresh()
         return HTTPStatus.OK, "text/html", render(source.page(), live_version=version)

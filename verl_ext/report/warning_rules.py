@@ -1,4 +1,4 @@
-"""Rules that look at one metric each: from which value on a person should look, and what to do then. Pure."""
+"""Rules for one metric each: the value from which it deserves attention, and a remedy. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Rule:
     worst: Callable[[Sequence[float]], float] = max
 
 
-# Of every run; a recipe has its own.
+# Rules of every run; a recipe has its own.
 RULES = (
     Rule(
         "look",
@@ -25,7 +25,7 @@ RULES = (
         "actor/pg_clipfrac",
         lambda value: value > 0.2,
         "up to {worst:.0%} of the tokens were clipped ({count} of {of} steps)",
-        "the update leaves the trust region: lower the learning rate or the number of updates a batch",
+        "the update leaves the trust region: lower the learning rate or the number of updates per batch",
     ),
     Rule(
         "look",

@@ -1,1 +1,1 @@
-"""Reward functions in the form that verl's `custom_reward_function` expects, one file a task."""
+"""Reward functions in the form that verl's `custom_reward_function` expects, one file per task."""

@@ -25,14 +25,14 @@ def compute_score(
     """Score one completion.
 
     Nothing is stripped or searched for: digits after the answer, spaces and leading zeros are wrong. A reward that
-    finds the answer somewhere in the text would pay for rambling.
+    finds the answer anywhere in the text would reward rambling.
 
     Args:
         data_source: Unused; part of verl's interface.
         solution_str: The completion as text, with or without the end-of-text token.
         ground_truth: The answer.
         extra_info: Unused; part of verl's interface.
-        **kwargs: Unused; whatever else verl passes to reward functions.
+        **kwargs: Unused; other arguments that verl passes to reward functions.
 
     Returns:
         `score` and `acc`, both 1.0 or 0.0, and `pred`, the text that was compared.

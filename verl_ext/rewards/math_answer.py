@@ -5,21 +5,21 @@ In a run's configuration:
     reward.custom_reward_function.path: pkg://verl_ext.rewards.math_answer
     reward.custom_reward_function.name: compute_score
 
-Which text is the answer: the content of the last `\boxed{...}` (or `\fbox{...}`); without any box, what follows the
-last "Answer:" up to the end of its line, the form that DAPO's prompt asks for (verl's `math_dapo` reads both, too). A
-number anywhere else in the response counts for nothing, and neither does a last box that is never closed.
+Which text is the answer: the content of the last `\boxed{...}` (or `\fbox{...}`); without any box, the text after the
+last "Answer:" up to the end of its line, the form that DAPO's prompt asks for (verl's `math_dapo` also reads both). A
+number anywhere else in the response does not count, nor does a last box that is never closed.
 
 How it is compared, cheapest first:
 
-1. Text and integers, here: equal up to spaces and spelling is right, and two different integers are wrong.
+1. Text and integers, here: equal up to spaces and notation is right, and two different integers are wrong.
 2. Guards, here: an answer that is absurdly long, deeply nested or a tower of exponents is wrong without being parsed.
 3. Everything else by verl's own math-verify function (`verl.utils.reward_score.math_verify`) in a child process with
-   limits of time and memory; `math_pool` says why the processes are not verl's.
+   time and memory limits; `math_pool` explains why the processes are not verl's.
 
-What it cannot do, found with the answers of DeepScaleR, Minerva and OlympiadBench: 10% is neither 10 nor 0.1; units are
-ignored (3 cm^3 is 3 cm^4); numbers that no double tells apart are equal (1/2004! and 1/2005!), as are, beside a
-fraction, E_1 and E_2, which math-verify takes for Euler's number; of alternatives in a ground truth ("a OR b") it may
-compare the first only.
+Limitations, found with the answers of DeepScaleR, Minerva and OlympiadBench: 10% is neither 10 nor 0.1; units are
+ignored (3 cm^3 is 3 cm^4); numbers with the same double are equal (1/2004! and 1/2005!), as are, next to a fraction,
+E_1 and E_2, which math-verify takes for Euler's number; of alternatives in a ground truth ("a OR b") it may compare
+only the first.
 
 Works in any thread: of a Ray actor, of an executor, or the main one.
 """
@@ -33,7 +33,7 @@ from typing import Any
 
 from verl_ext.rewards.math_pool import MathPool
 
-# data_source of the data sets whose answers are compared like this.
+# data_source of the data sets whose answers are compared this way.
 DATA_SOURCES = frozenset(
     {
         "aime24",
@@ -49,16 +49,16 @@ DATA_SOURCES = frozenset(
         "svamp",
     }
 )
-# How the data_source of a set begins that `data_preprocess.math_file` made of a user's own file.
+# Prefix of the data_source of a set that `data_preprocess.math_file` made from a user's file.
 FILE_PREFIX = "math_file/"
 
 # The longest answer of MATH-500 has 53 characters and is nested 2 deep.
 MAX_ANSWER_CHARACTERS = 1000
 MAX_GROUND_TRUTH_CHARACTERS = 4000
 MAX_NESTING = 30
-# Of the decimal number that a power like 2^{2^{10}} stands for.
+# Maximum digits of the value of a power like 2^{2^{10}}.
 MAX_POWER_DIGITS = 10_000
-# Where "Answer:" is looked for, from the end of the response.
+# Range, from the end of the response, in which "Answer:" is searched.
 _TAIL_CHARACTERS = 3000
 
 _BOXES = ("\\boxed{", "\\fbox{")
@@ -104,7 +104,8 @@ def extract_answer(response: str) -> str:
 
 
 def _until_closed(text: str, start: int) -> str:
-    r"""From `start` to the brace that closes the box. `\{` and `\}` are characters and open or close nothing."""
+    r"""The text from `start` to the brace that closes the box. `\{` and `\}` are characters and open or close
+    nothing."""
     depth, position = 1, start
     end = min(len(text), start + MAX_ANSWER_CHARACTERS + 1)
     while position < end:
@@ -120,7 +121,7 @@ def _until_closed(text: str, start: int) -> str:
 
 
 def trim(answer: str) -> str:
-    """Without the dollar signs, the brackets of inline math, and the full stop or lone backslash at its end."""
+    """Strip the dollar signs, the brackets of inline math, and the full stop or lone backslash at its end."""
     answer = _without_end(answer)
     for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         inner = answer[len(opening) : len(answer) - len(closing)]
@@ -130,12 +131,12 @@ def trim(answer: str) -> str:
 
 
 def _without_end(answer: str) -> str:
-    # The backslash is what is left of a LaTeX space.
+    # The backslash is the rest of a LaTeX space.
     return answer.strip().rstrip(".").strip().rstrip("\\").strip()
 
 
 def normalize(answer: str) -> str:
-    r"""The answer in one spelling, for comparing text with text: equal results mean equal answers, not conversely.
+    r"""The answer in a normal form, for comparing texts: equal results mean equal answers, not conversely.
 
     Example:
         >>> normalize(r"$\dfrac {1}{2}$.")
@@ -190,7 +191,7 @@ def refusal(answer: str) -> str:
 
 
 def _power_digits(tower: list[float]) -> float:
-    """Decimal digits of a^(b^(c^...)), at least 0; infinite where even their number is too large for a float."""
+    """Decimal digits of a^(b^(c^...)), at least 0; infinite if even their number is too large for a float."""
     *bases, exponent = tower
     try:
         for base in reversed(bases[1:]):
@@ -208,14 +209,14 @@ def _forget_pool() -> None:
     _pool = MathPool()
 
 
-# A forked child shares its parent's pipes, where two readers would take each other's replies.
+# A forked child shares its parent's pipes, and two readers would get each other's replies.
 os.register_at_fork(after_in_child=_forget_pool)
 
 
-# The samples of a prompt repeat each other's answers.
+# Samples of a prompt often have the same answer.
 @functools.lru_cache(maxsize=16384)
 def verify(ground_truth: str, answer: str) -> float:
-    """1.0 if verl's math-verify finds them equal, else 0.0; see `math_pool`. Without the cheap path and the guards."""
+    """1.0 if verl's math-verify finds them equal, else 0.0; see `math_pool`. Skips the cheap path and the guards."""
     return _pool.verify(ground_truth, answer)
 
 
@@ -247,14 +248,14 @@ def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    r"""Score one response; bounded in time whatever the response is.
+    r"""Score one response; in bounded time for any response.
 
     Args:
         data_source: Unused; part of verl's interface.
         solution_str: The response as text.
         ground_truth: The answer: LaTeX or a plain number, without a box.
         extra_info: Unused; part of verl's interface.
-        **kwargs: Unused; whatever else verl passes to reward functions.
+        **kwargs: Unused; other arguments that verl passes to reward functions.
 
     Returns:
         `score` and `acc`, both 1.0 or 0.0, and `pred`, the text of the final answer (at most `MAX_ANSWER_CHARACTERS`

@@ -1,14 +1,14 @@
-"""A few processes that compare math answers, each replaceable while the others work.
+"""A few processes that compare math answers; each can be replaced while the others work.
 
 verl's `math_verify.compute_score` does the comparing in a `ProcessPoolExecutor` of four. When its timeout passes it
 stops waiting, but the worker stays busy: four answers like `9^{9^{9^9}}` and every later answer is scored 0. Killing
-one process of that executor would fail everybody's answers. So the comparison here is verl's (`_verify_in_subprocess`)
-and the processes are ours: a caller borrows one worker, and a worker that is stuck is killed and replaced alone.
+one process of that executor would fail all pending answers. So the comparison here is verl's (`_verify_in_subprocess`)
+and the processes are ours: a caller borrows one worker, and only a stuck worker is killed and replaced.
 
-pebble's `ProcessPool` (5.2.3) replaces a stuck worker alone, too, but does not hold the rest: a worker that dies while
-none is busy, as when the machine's memory ran out, breaks its pool, and every later answer is refused; one that cannot
-start says why on standard error and not in the exception; and its workers are forks of a process with threads and
-torch, or import that process's main module, which in a reward worker is Ray's.
+pebble's `ProcessPool` (5.2.3) also replaces only a stuck worker, but does not meet the other needs: a worker that dies
+while none is busy, as when the machine's memory ran out, breaks its pool, and every later answer is refused; one that
+cannot start says why on standard error and not in the exception; and its workers are forks of a process with threads
+and torch, or import that process's main module, which is Ray's in a reward worker.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ from typing import Any
 from verl_ext.core.errors import SignalError
 
 logger = logging.getLogger(__name__)
-# As verl's modules do: some of what it imports raises the root logger's level to ERROR.
+# As in verl's modules: some of its imports raise the root logger's level to ERROR.
 logger.setLevel(os.getenv("VERL_LOGGING_LEVEL", "WARNING"))
 
 _WORKER = Path(__file__).with_name("math_worker.py")
@@ -107,7 +107,7 @@ class _Worker:
             if not data:
                 code = self._process.wait()
                 if code == -signal.SIGPROF:
-                    raise _StuckError("its processor time is used up")
+                    raise _StuckError("its CPU time is used up")
                 raise _DiedError(f"exit code {code}")
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
@@ -120,21 +120,22 @@ class _Worker:
             try:
                 if stream is not None:
                     stream.close()
-            except OSError:  # an unflushed request to a process that is gone
+            except OSError:  # an unflushed request to a dead process
                 pass
 
 
 class MathPool:
     """Compares answers in child processes; any number of threads may call `verify`, in any thread of a process.
 
-    A worker starts when it is first needed and stays. The limits below count from the moment when an answer reaches a
-    worker that is ready, so neither start-up nor waiting for a free worker uses them up.
+    A worker starts when it is first needed and stays. The limits below count from the moment an answer reaches a ready
+    worker, so neither start-up nor waiting for a free worker uses them up.
 
     Args:
-        num_workers: Processes at most; None for verl's four, or the number of processors where that is smaller.
-        cpu_seconds: Processor time of one answer, kept by the kernel; a busy machine makes nobody's answer wrong.
-        wall_seconds: Time of one answer, kept by the caller, for a worker that waits instead of working. verl's 30 s.
-        start_seconds: Time for a worker to start: importing sympy takes seconds, on a crowded machine minutes.
+        num_workers: Maximum number of processes; None for verl's four, or the number of CPUs if that is smaller.
+        cpu_seconds: CPU time of one answer, enforced by the kernel; a busy machine makes no answer wrong.
+        wall_seconds: Wall-clock time of one answer, enforced by the caller, for a worker that waits instead of working.
+            verl's 30 s.
+        start_seconds: Time for a worker to start: importing sympy takes seconds, on a busy machine minutes.
         memory_gib: Address space of one answer, in GiB.
     """
 
@@ -157,10 +158,10 @@ class MathPool:
         self._idle: list[_Worker] = []
 
     def verify(self, gold: str, answer: str) -> float:
-        """1.0 if verl's math-verify finds the answer equal to `gold`, else 0.0; always within bounded time.
+        """1.0 if verl's math-verify finds the answer equal to `gold`, else 0.0; always in bounded time.
 
-        An answer that uses up its time counts 0: that is the answer's fault. A worker that dies by itself (the
-        machine's memory ran out, somebody killed it) is not: the answer is asked again, once, of a new one.
+        An answer that exceeds its time scores 0, because this is the answer's fault. A worker that dies by itself (out
+        of memory, killed) is not: the answer is sent once more, to a new worker.
 
         Raises:
             SignalError: If no worker can be started, rather than scoring everything 0.
@@ -180,8 +181,8 @@ class MathPool:
                     logger.warning("a math worker died (%s), its answer is %s: %.200r", error, then, answer)
                     if last_attempt:
                         return 0.0
-                    worker = self._start()  # not an idle one: whatever killed this one may have killed those
-                except BaseException:  # its reply to this answer would be taken for the next one's
+                    worker = self._start()  # not an idle one, which may have been killed as well
+                except BaseException:  # its reply to this answer would be read as the next one's
                     worker.kill()
                     raise
                 else:
@@ -191,7 +192,7 @@ class MathPool:
         raise AssertionError("unreachable")
 
     def close(self) -> None:
-        """End the workers that are idle. The pool can be used again."""
+        """Stop the idle workers. The pool can be used again."""
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
@@ -216,5 +217,5 @@ class MathPool:
 
     def _start(self) -> _Worker:
         limits = [str(self._cpu_seconds), str(self._memory_gib)]
-        # -P: the script's folder must not come first among the places to import from.
+        # -P: the script's folder must not come first on the import path.
         return _Worker([sys.executable, "-P", str(_WORKER), _verl_file(), *limits], self._start_seconds)

@@ -1,10 +1,10 @@
-r"""Does the math reward agree with a data set's own answers?
+r"""Checks that the math reward agrees with a data set's own answers.
 
     python -m verl_ext.rewards.math_self_check --input outputs/data/math/math500.parquet gsm8k_test.jsonl.gz
 
-Each gold answer, put into a sentence with `\boxed{}`, must score 1 (`gold`), and verl's math-verify, which never sees
-an answer that is the same text, must find it equal to itself as well (`parsed`). Each altered answer must score 0. How
-answers are altered (`alterations` below), each to something mathematically different:
+Each gold answer, put into a sentence with `\boxed{}`, must score 1 (`gold`), and verl's math-verify, which is normally
+skipped for identical texts, must also find it equal to itself (`parsed`). Each altered answer must score 0. How answers
+are altered (`alterations` below), each to something mathematically different:
 
 - `next`: the last number of the answer plus one (5 to 6, \frac{3}{4} to \frac{3}{5}, 12_8 to 12_9); an answer without a
   number gets "+1" if it is a formula, or its words are written backwards (a palindrome's letters are doubled).
@@ -12,8 +12,8 @@ answers are altered (`alterations` below), each to something mathematically diff
 - `scaled`: a plain number other than 0 times ten.
 
 Exit code 1 if less than 99 % of the checks hold. Files are those that `data_preprocess` writes, with the gold answer in
-`reward_model.ground_truth`, or raw ones (JSON, JSON lines, CSV, parquet) with it in `answer`, after "####" where there
-is one (GSM8K). Rows without an answer are left out.
+`reward_model.ground_truth`, or raw ones (JSON, JSON lines, CSV, parquet) with it in `answer`, after "####" if there is
+one (GSM8K). Rows without an answer are left out.
 """
 
 import argparse
@@ -40,7 +40,7 @@ _WORDS = re.compile(r"(?:\\text\s*\{)?([A-Za-z][A-Za-z ]*)\}?")
 
 @dataclass
 class SelfCheck:
-    """What one file's check found.
+    """Result of one file's check.
 
     Attributes:
         file: Name of the file.
@@ -63,7 +63,7 @@ class SelfCheck:
 
 
 def read_answers(path: Path) -> list[str]:
-    """The gold answers of a file, in its order; rows whose answer is null or empty are left out.
+    """The gold answers of a file, in order; rows whose answer is null or empty are left out.
 
     Raises:
         SourceError: If the file cannot be read or has no answers.
@@ -104,7 +104,7 @@ def alterations(gold: str) -> Iterator[tuple[str, str]]:
             text = words.group(1)
             yield "next", gold.replace(text, text[::-1] if text != text[::-1] else text * 2)
         else:
-            yield "next", f"{trim(gold)}+1"  # inside of its dollar signs
+            yield "next", f"{trim(gold)}+1"  # inside its dollar signs
     if _PLAIN_NUMBER.fullmatch(gold) and gold.strip("-0.,"):
         yield "sign", gold[1:] if gold.startswith("-") else f"-{gold}"
         whole, dot, decimals = gold.replace(",", "").partition(".")
@@ -144,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Check the files and print one line each, then every failure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--input", type=Path, nargs="+", required=True, help="data of mathematics")
-    parser.add_argument("--every", type=int, default=1, help="only every so many rows")
+    parser.add_argument("--every", type=int, default=1, help="check only every N-th row")
     args = parser.parse_args(argv)
     if args.every < 1:
         parser.error(f"--every must be at least 1, got {args.every}")

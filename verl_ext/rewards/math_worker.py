@@ -20,10 +20,11 @@ from pathlib import Path
 
 
 def load_verify(verl_file: str) -> Callable[[str, str], float]:
-    """`_verify_in_subprocess(gold_boxed, answer_boxed)` of verl, called once so that its regular expressions exist."""
+    """`_verify_in_subprocess(gold_boxed, answer_boxed)` of verl, called once so that its regular expressions are
+    compiled."""
     spec = importlib.util.spec_from_file_location("verl_math_verify", verl_file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{verl_file} is no Python file")
+        raise ImportError(f"{verl_file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     verify = module._verify_in_subprocess
@@ -35,7 +36,7 @@ def load_verify(verl_file: str) -> Callable[[str, str], float]:
 
 
 def limit_memory(gib: float) -> None:
-    """At most so much more address space than now: a power of two big integers must not take the machine's memory."""
+    """Limit the additional address space: a power of two big integers must not use up the machine's memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
     limit = pages * resource.getpagesize() + int(gib * 2**30)
     if pages:
@@ -43,11 +44,11 @@ def limit_memory(gib: float) -> None:
 
 
 def main(verl_file: str, cpu_seconds: float, memory_gib: float) -> None:
-    """Answer until the parent closes our standard input, which it also does by dying."""
+    """Answer until the parent closes our standard input, which also happens when it dies."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints is no reply
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it closes our input
-    # A parent's thread may block signals, and its children inherit that.
+    os.dup2(2, 1)  # output of libraries is not a reply
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes our input
+    # A parent's thread may block signals, which its children inherit.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF, signal.SIGALRM})
 
@@ -65,11 +66,11 @@ def main(verl_file: str, cpu_seconds: float, memory_gib: float) -> None:
     for line in sys.stdin:
         gold, answer = json.loads(line)
         # SIGPROF's default action is the kernel's: it ends this process even inside one long big-integer power,
-        # where the Python-level alarm that math_verify sets never gets its turn, and even if the parent is gone.
+        # where the Python-level alarm of math_verify is never handled, and even if the parent is gone.
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         try:
             score = float(verify("\\boxed{" + gold + "}", "\\boxed{" + answer + "}"))
-        except BaseException:  # math_verify's timeout is no Exception; no answer is worth this process
+        except BaseException:  # math_verify's timeout is not an Exception; no answer may end this process
             score = 0.0
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)

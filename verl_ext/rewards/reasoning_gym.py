@@ -1,15 +1,15 @@
-r"""Reward of reasoning-gym's tasks: what the library's own scorer of a task gives the answer, from 0 to 1.
+r"""Reward of reasoning-gym's tasks: the score of the library's own scorer for the answer, from 0 to 1.
 
-In a run's configuration (rows of `data_preprocess.reasoning_gym` get it without):
+In a run's configuration (not needed for rows of `data_preprocess.reasoning_gym`):
 
     reward.custom_reward_function.path: pkg://verl_ext.rewards.reasoning_gym
     reward.custom_reward_function.name: compute_score
 
-The answer is what stands in the last `<answer>…</answer>`, the library's form; without any, what `math_answer` reads:
-the last `\boxed{}`, or the line of "Answer:".
+The answer is the content of the last `<answer>…</answer>`, the library's form; without any, the text that `math_answer`
+reads: the last `\boxed{}`, or the line of "Answer:".
 
 Some scorers run a response as Python (`eval`, or sympy's `parse_expr`, which is the same). Their tasks are refused: a
-model that is trained on them would be rewarded for what its text does to this machine.
+model trained on them would be rewarded for what its text does to this machine.
 
 The package is optional: pip install reasoning-gym (Apache-2.0).
 """
@@ -28,7 +28,7 @@ from typing import Any
 from verl_ext.core.errors import SignalError
 from verl_ext.rewards import math_answer
 
-# How the data_source of a row begins; the name of its task follows.
+# Prefix of a row's data_source; the name of its task follows.
 PREFIX = "reasoning_gym/"
 # Their scorers run the response as Python (reasoning-gym 0.1.25).
 RUNS_RESPONSES = frozenset(
@@ -52,7 +52,7 @@ _SOLVER, _NEEDS_SOLVER = "pycosat", "zebra_puzzles"
 
 
 class TaskError(SignalError):
-    """A task that the library has not, or that cannot be scored here."""
+    """A task that the library does not have, or that cannot be scored here."""
 
 
 def judges(data_source: str) -> bool:
@@ -71,7 +71,7 @@ def library() -> Any:
     if not has_solver:
         sys.modules[_SOLVER] = ModuleType(_SOLVER)
     try:
-        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # of what it imports
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # of its imports
             return importlib.import_module("reasoning_gym")
     except ImportError as error:
         raise TaskError(
@@ -91,7 +91,7 @@ def check_task(task: str) -> None:
     """Whether responses to a task can be scored here.
 
     Raises:
-        TaskError: The package or the task is not there, or its scorer would run a response.
+        TaskError: The package or the task does not exist, or its scorer would run a response.
     """
     known = importlib.import_module(f"{library().__name__}.factory").DATASETS
     if task not in known:
@@ -122,22 +122,22 @@ def extract_answer(response: str) -> str:
 
 
 def score_entry(task: str, answer: str, entry: Mapping[str, Any]) -> float:
-    """What the library gives an answer.
+    """The library's score of an answer.
 
     Args:
         task: Its name in the library.
         answer: Without tags.
-        entry: `question`, `answer` and `metadata`, as the library made them.
+        entry: `question`, `answer` and `metadata`, as created by the library.
 
     Raises:
-        TaskError: As `check_task`.
+        TaskError: As in `check_task`.
     """
     scorer = _scorer(task)
     if not answer or len(answer) > MAX_ANSWER_CHARACTERS:
         return 0.0
     try:
         return float(scorer(answer, dict(entry)))
-    # The entry was scored when the row was made: what a scorer stumbles over is the answer.
+    # The entry was scored when the row was made, so an error of the scorer is due to the answer.
     except Exception:
         return 0.0
 
@@ -156,13 +156,13 @@ def compute_score(
         solution_str: The response as text.
         ground_truth: The library's own answer.
         extra_info: `question` and `metadata` (JSON) of the row, which some scorers read.
-        **kwargs: Unused; whatever else verl passes to reward functions.
+        **kwargs: Unused; other arguments that verl passes to reward functions.
 
     Returns:
         `score`, the library's grade from 0 to 1; `acc`, 1.0 for the full grade, else 0.0; `pred`, the answer's text.
 
     Raises:
-        TaskError: The package is missing, or the row is none of `data_preprocess.reasoning_gym`.
+        TaskError: The package is missing, or the row is not from `data_preprocess.reasoning_gym`.
     """
     task = data_source.removeprefix(PREFIX)
     if extra_info is None or not {"question", "metadata"} <= set(extra_info):

@@ -12,9 +12,10 @@ The classifier is any sequence-classification model of Hugging Face, as `config.
     one logit, or problem_type multi_label_classification   P(toxic) = sigmoid(logit of `toxic_label`)
     otherwise                                               P(toxic) = softmax(logits)[`toxic_label`]
 
-(A multi-label model whose configuration lacks its `problem_type` cannot be told from a single-label one: set it there.)
+(A multi-label model whose configuration lacks `problem_type` cannot be distinguished from a single-label one: set it
+there.)
 
-verl's reward managers score one sample a call, from several threads of a process of its own that has no accelerator.
+verl's reward managers score one sample per call, from several threads of a separate process without an accelerator.
 Each call is one forward pass of one text on one thread, one at a time: batches would save nothing on a core, and with
 padding the same text would get slightly different scores depending on its neighbours. For more texts a second raise
 `reward.num_workers`, each of which loads the model once.
@@ -29,7 +30,7 @@ from typing import Any
 
 from verl_ext.core.errors import SignalError
 
-# Of probability: at or above it a text counts as toxic.
+# Probability at or above which a text counts as toxic.
 TOXIC_FROM = 0.5
 
 # One loads, the others wait; then one text at a time (fast tokenizers cannot be used by two threads at once).
@@ -41,7 +42,7 @@ def _forget_lock() -> None:
     _lock = threading.Lock()
 
 
-# A forked child gets the lock as it was, held perhaps by a thread that the child does not have.
+# A forked child inherits the lock's state, perhaps held by a thread that the child does not have.
 os.register_at_fork(after_in_child=_forget_lock)
 
 
@@ -57,17 +58,17 @@ class ToxicityClassifier:
     Args:
         model_path: Folder, or name on the hub, of a sequence-classification model and its tokenizer.
         toxic_label: The label that means toxic, in any letter case.
-        device: For torch.
+        device: Device for torch.
 
     Raises:
-        SignalError: There is no such model, it has no trained classification head, or no such label.
+        SignalError: The model does not exist, has no trained classification head, or lacks the label.
     """
 
     def __init__(self, model_path: str, toxic_label: str = "toxic", device: str = "cpu") -> None:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         path = Path(model_path).expanduser()
-        missing = f"there is no folder {model_path!r} (looked from {Path.cwd()})" if not path.is_dir() else ""
+        missing = f"no folder {model_path!r} (looked from {Path.cwd()})" if not path.is_dir() else ""
         if missing and not _may_be_on_hub(model_path):
             raise SignalError(f"toxicity reward: {missing}. {_REMEDY}")
         try:
@@ -98,9 +99,9 @@ class ToxicityClassifier:
         self.max_tokens = min(self.tokenizer.model_max_length, positions)
 
     def toxicity(self, text: str) -> float:
-        """P(toxic) of a text; of a long one, of its beginning.
+        """P(toxic) of a text, or of the beginning of a long text.
 
-        Not for several threads at once.
+        Not thread-safe.
         """
         import torch
 
@@ -119,7 +120,7 @@ class ToxicityClassifier:
 
 
 def _may_be_on_hub(name: str) -> bool:
-    """Whether a name has the form of the hub's: `name` or `owner/name`."""
+    """Whether a name has the hub's form: `name` or `owner/name`."""
     return not name.startswith((".", "/", "~")) and name.count("/") <= 1
 
 
@@ -140,9 +141,10 @@ def _load(model_path: str, toxic_label: str, device: str) -> ToxicityClassifier:
 
 
 def classified_text(continuation: str, extra_info: Mapping[str, Any] | None, with_prompt: bool) -> str:
-    """What the classifier reads.
+    """The text that the classifier reads.
 
-    A continuation by tokens brings its own space; a chat model's answer does not, and would run into the last word.
+    A token-level continuation has its own leading space; a chat model's answer does not, and would run into the last
+    word.
 
     Raises:
         SignalError: `with_prompt`, and there is no `extra_info.prompt`.
@@ -187,11 +189,11 @@ def compute_score(
         extra_info: Has the `prompt` as text, for `with_prompt`.
         model_path: Folder, or name on the hub, of a sequence-classification model.
         toxic_label: Its label that means toxic, in any letter case.
-        with_prompt: Classify prompt and continuation instead of the continuation alone.
-        empty_score: Score of a continuation without any text. Not 1, although nothing toxic was said: a policy would
-            learn to say nothing.
-        device: For torch; verl gives reward workers no accelerator.
-        **kwargs: Unused; whatever else verl passes to reward functions.
+        with_prompt: Classify prompt and continuation instead of only the continuation.
+        empty_score: Score of a continuation without any text. Not 1, although it is not toxic: a policy would learn to
+            say nothing.
+        device: Device for torch; verl gives reward workers no accelerator.
+        **kwargs: Unused; other arguments that verl passes to reward functions.
 
     Returns:
         `score` is 1 - P(toxic), `acc` 1.0 if P(toxic) < 0.5 else 0.0, `toxicity` P(toxic), `empty` 1.0 if there was no

@@ -1,1 +1,1 @@
-"""A run folder and what is written to it: metrics, totals, checkpoints, summary, progress. May import `core`."""
+"""A run folder and its files: metrics, totals, checkpoints, summary, progress. May import `core`."""

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there: written under a temporary name, renamed, verified before they are loaded.
+"""Atomic checkpoints: written under a temporary name, renamed, and verified before they are loaded.
 
     checkpoints/
         latest_checkpointed_iteration.txt     verl's tracker: the step to resume from
@@ -6,8 +6,8 @@
         global_step_50.damaged/               set aside by a resume that fell back to step 40
         .saving/global_step_60/               being written, or left by a run that was killed while writing
 
-The manifest has each file's size, and a CRC-32 of those that carry none. torch's files are zip archives with a CRC-32
-for every tensor, so that saving reads large files again only where they are Megatron's or Hugging Face's.
+The manifest has each file's size, and a CRC-32 for files without their own. torch's files are zip archives with a
+CRC-32 for every tensor, so saving reads large files again only if they are Megatron's or Hugging Face's.
 """
 
 import json
@@ -27,7 +27,7 @@ from omegaconf import DictConfig
 from verl_ext.core.errors import CheckpointError
 
 MANIFEST = "manifest.json"
-# What verl's Megatron engine writes last into the folder of a model: its ranks, and where what lies.
+# The file that verl's Megatron engine writes last into a model's folder: its ranks, and the places of its contents.
 MEGATRON_CONTENTS = "ckpt_contents.json"
 TRACKER = "latest_checkpointed_iteration.txt"
 RETENTION_KEYS = ("remove_previous_ckpt_in_save", "max_actor_ckpt_to_keep", "max_critic_ckpt_to_keep")
@@ -35,7 +35,7 @@ _STEP = re.compile(r"global_step_(\d+)")
 _CHUNK = 1 << 22  # bytes
 
 
-# Of a folder and names of files in it, the first whose content is not what was written.
+# Maps a folder and names of files in it to the first file whose content has changed.
 FindChanged = Callable[[Path, Sequence[str]], str | None]
 
 
@@ -45,7 +45,7 @@ class FoundCheckpoint:
 
     Args:
         folder: The checkpoint.
-        skipped: Newer ones that are damaged, newest first, each with what is wrong.
+        skipped: Newer damaged checkpoints, newest first, each with the problem.
     """
 
     folder: Path
@@ -71,22 +71,22 @@ class CheckpointFolder:
         return self.path / f"global_step_{step}"
 
     def steps(self) -> list[int]:
-        """Steps of the checkpoints that are there, whole or not, ascending."""
+        """Steps of the existing checkpoints, complete or not, ascending."""
         if not self.path.is_dir():
             return []
         matches = (_STEP.fullmatch(entry.name) for entry in self.path.iterdir() if entry.is_dir())
         return sorted(int(match[1]) for match in matches if match)
 
     def clear_unfinished(self) -> None:
-        """Remove what a save that did not end has written."""
+        """Remove the files of an unfinished save."""
         shutil.rmtree(self.saving, ignore_errors=True)
 
     def publish(self, step: int, keep: int | None = None) -> Path:
-        """Make the checkpoint in `saving` the run's newest one, at once.
+        """Make the checkpoint in `saving` the run's newest one, atomically.
 
         Args:
-            step: Of the checkpoint; one of the same step is replaced.
-            keep: How many checkpoints stay, newest by step and this one among them; None: all.
+            step: Step of the checkpoint; one of the same step is replaced.
+            keep: Number of checkpoints to keep, newest by step and including this one; None: all.
 
         Returns:
             Its folder.
@@ -109,7 +109,7 @@ class CheckpointFolder:
         return folder
 
     def find(self, find_changed: FindChanged | None = None) -> FoundCheckpoint | None:
-        """The newest whole checkpoint that is not beyond the tracker's step; None if there is none at all.
+        """The newest complete checkpoint that is not beyond the tracker's step; None if there are no checkpoints.
 
         Args:
             find_changed: See `find_damage`.
@@ -117,7 +117,7 @@ class CheckpointFolder:
         Raises:
             CheckpointError: There are checkpoints, and all of them are damaged.
         """
-        for replaced in self.path.glob(".global_step_*.replaced"):  # the end came between two renames
+        for replaced in self.path.glob(".global_step_*.replaced"):  # the process ended between two renames
             if not (folder := replaced.with_name(replaced.name[1:].removesuffix(".replaced"))).exists():
                 replaced.rename(folder)
         tracked = self._tracked_step()
@@ -131,24 +131,24 @@ class CheckpointFolder:
         if skipped:
             listed = "".join(f"\n  {folder.name}: {problem}" for folder, problem in skipped)
             raise CheckpointError(
-                f"expected a whole checkpoint in {self.path}, got none:{listed}\nRestore one, or start anew with "
+                f"expected a whole checkpoint in {self.path}, got none:{listed}\nRestore one, or start a new run with "
                 "another run_dir (trainer.resume_mode=disable would write over this one)."
             )
         return None
 
     def fall_back(self, found: FoundCheckpoint) -> list[str]:
-        """Rename damaged checkpoints and have verl's tracker name the whole one; returns a warning for each."""
+        """Rename damaged checkpoints and make verl's tracker name the complete one; returns a warning for each."""
         warnings = []
         for damaged, problem in found.skipped:
             aside = damaged.with_name(f"{damaged.name}.damaged")
             shutil.rmtree(aside, ignore_errors=True)
             damaged.rename(aside)
-            warnings.append(f"{damaged.name} is damaged ({problem}), it is now called {aside.name}")
+            warnings.append(f"{damaged.name} is damaged ({problem}), renamed to {aside.name}")
         self._track(_step_of(found.folder))
         return warnings
 
     def explain_failed_save(self, step: int, error: Exception) -> CheckpointError:
-        """What to tell people; frees the room that the unfinished checkpoint has taken."""
+        """The error to show; also frees the space of the unfinished checkpoint."""
         there = next(folder for folder in (self.path, *self.path.parents) if folder.exists())
         free = shutil.disk_usage(there).free
         self.clear_unfinished()
@@ -164,7 +164,7 @@ class CheckpointFolder:
         if not tracker.exists():
             return None
         text = tracker.read_text(encoding="utf-8", errors="replace").strip()
-        # An empty or torn tracker: whatever is whole may be resumed from.
+        # An empty or torn tracker: any complete checkpoint may be resumed from.
         return int(text) if text.isdecimal() else max(self.steps(), default=None)
 
     def _track(self, step: int) -> None:
@@ -176,7 +176,7 @@ class CheckpointFolder:
 
 
 def prepare_resume(trainer: DictConfig, num_ranks: int, find_changed: FindChanged | None = None) -> list[str]:
-    """Make sure, before anything is started, that the checkpoint to resume from is whole and fits.
+    """Check, before anything is started, that the checkpoint to resume from is complete and matches.
 
     Args:
         trainer: The configuration's `trainer`.
@@ -184,17 +184,17 @@ def prepare_resume(trainer: DictConfig, num_ranks: int, find_changed: FindChange
         find_changed: See `find_damage`.
 
     Returns:
-        Warnings for people: damaged checkpoints that were passed over, and where the run resumes instead.
+        Warnings: damaged checkpoints that were skipped, and where the run resumes instead.
 
     Raises:
-        CheckpointError: None is whole, the one that is named is not, or it has another number of ranks.
+        CheckpointError: No checkpoint is complete, the named one is not, or it has another number of ranks.
     """
     warnings: list[str] = []
     if trainer.resume_mode == "disable":
         return warnings
     if trainer.resume_mode == "resume_path":
         folder = Path(trainer.resume_from_path)
-        problem = find_damage(folder, find_changed) if folder.is_dir() else "there is no such folder"
+        problem = find_damage(folder, find_changed) if folder.is_dir() else "no such folder"
         if problem is not None:
             raise CheckpointError(f"cannot resume from {folder}: {problem}. Name another in trainer.resume_from_path.")
     else:
@@ -211,7 +211,7 @@ def prepare_resume(trainer: DictConfig, num_ranks: int, find_changed: FindChange
 
 
 def num_to_keep(trainer: DictConfig) -> int | None:
-    """verl's limits on old checkpoints as one number of whole checkpoints; None: all are kept."""
+    """verl's limits on old checkpoints as a number of complete checkpoints; None: all are kept."""
     if trainer.get("remove_previous_ckpt_in_save"):
         return 1
     limits = [trainer.get(key) for key in ("max_actor_ckpt_to_keep", "max_critic_ckpt_to_keep")]
@@ -226,7 +226,7 @@ def _check_num_ranks(folder: Path, num_ranks: int) -> None:
     if sizes and sizes != {num_ranks}:
         raise CheckpointError(
             f"expected {folder} to have the weights of {num_ranks} actor ranks (trainer.nnodes x n_gpus_per_node), got "
-            f"{sorted(sizes)}: resume on as many, or start a new run from its weights, FSDP's merged with "
+            f"{sorted(sizes)}: resume on the same number, or start a new run from its weights, FSDP's merged with "
             "verl.model_merger."
         )
     if shards and len(shards) < num_ranks:
@@ -237,7 +237,7 @@ def _check_num_ranks(folder: Path, num_ranks: int) -> None:
 
 
 def write_manifest(folder: Path) -> None:
-    """List the files of a finished checkpoint; every file is on the disk when this returns."""
+    """List the files of a finished checkpoint; every file is on disk when this returns."""
     paths = _files(folder)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         facts = pool.map(_written, paths)
@@ -248,20 +248,20 @@ def write_manifest(folder: Path) -> None:
 
 
 def _written(path: Path) -> dict[str, int | None]:
-    """What the manifest says of a file, which is on the disk when this returns."""
+    """The manifest's entry for a file, which is on disk when this returns."""
     _sync(path)
     crc = None if path.suffix == ".pt" and zipfile.is_zipfile(path) else _crc(path)
     return {"bytes": path.stat().st_size, "crc32": crc}
 
 
 def find_damage(folder: Path, find_changed: FindChanged | None = None) -> str | None:
-    """What is wrong with a checkpoint: a file that is missing, cut short or changed; None: nothing.
+    """The problem with a checkpoint: a file that is missing, truncated or changed; None if there is none.
 
-    Of a checkpoint without a manifest, verl's own for instance, only torch's archives can be checked.
+    Without a manifest, as in verl's own checkpoints, only torch's archives can be checked.
 
     Args:
         folder: The checkpoint.
-        find_changed: Reads the files, which takes time where they are large; `changed_file` unless other machines do.
+        find_changed: Reads the files, which takes time for large ones; `changed_file` unless other machines do it.
     """
     manifest, names = folder / MANIFEST, [path.relative_to(folder).as_posix() for path in _files(folder)]
     if manifest.exists():
@@ -283,12 +283,12 @@ def find_damage(folder: Path, find_changed: FindChanged | None = None) -> str | 
 
 
 def sizes_alone(folder: Path, names: Sequence[str]) -> str | None:
-    """For `find_damage` where others read the files later."""
+    """Used as `find_changed` if others read the files later."""
     return None
 
 
 def changed_file(folder: Path, names: Sequence[str]) -> str | None:
-    """The first of these files of a checkpoint whose content is not what was written; they are read side by side."""
+    """The first of these files of a checkpoint whose content has changed; they are read in parallel."""
     expected = _expected(folder) if (folder / MANIFEST).exists() else {}
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         found = pool.map(lambda name: _changed(folder / name, expected.get(name)), names)
@@ -296,7 +296,7 @@ def changed_file(folder: Path, names: Sequence[str]) -> str | None:
 
 
 def in_shares(folder: Path, names: Sequence[str], num_shares: int) -> list[list[str]]:
-    """The files in so many shares of about the same number of bytes; fewer where there are fewer files."""
+    """The files in this many shares of about the same number of bytes; fewer if there are fewer files."""
     shares: list[tuple[int, list[str]]] = [(0, []) for _ in range(min(num_shares, len(names)))]
     for name in sorted(names, key=lambda name: -(folder / name).stat().st_size):
         place = min(range(len(shares)), key=lambda place: shares[place][0])
@@ -306,7 +306,7 @@ def in_shares(folder: Path, names: Sequence[str], num_shares: int) -> list[list[
 
 
 def _expected(folder: Path) -> dict[str, dict[str, Any]]:
-    """The manifest: by name, bytes and CRC-32."""
+    """The manifest: bytes and CRC-32 by name."""
     return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
 
 
@@ -341,7 +341,7 @@ def _crc(path: Path) -> int:
 
 
 def _sync(path: Path) -> None:
-    """Have the disk hold a file's or folder's content: a rename may otherwise outlive what it names."""
+    """Flush a file or folder to disk: otherwise a rename may survive a crash without its content."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

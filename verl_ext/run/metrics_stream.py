@@ -1,6 +1,6 @@
-"""The run's metrics as JSON lines: one object a step, appended to on resume.
+"""The run's metrics as JSON lines: one object per step, appended to on resume.
 
-verl's own `file` logger truncates its file when a run resumes. Here a resumed run keeps what was written up to the
+verl's own `file` logger truncates its file when a run resumes. Here a resumed run keeps the records up to the
 checkpoint; records of steps past it, which are trained again, move to `metrics.superseded.jsonl`.
 """
 
@@ -17,7 +17,7 @@ class MetricsStream:
     """Append-only JSON lines.
 
     Args:
-        path: file of the stream; its folder is made.
+        path: file of the stream; its folder is created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class MetricsStream:
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the metrics fits into a record: numbers, with null for NaN, and texts."""
+    """The metrics that fit into a record: numbers, with null for NaN, and strings."""
     return {name: scalar for name, value in metrics.items() if (scalar := _scalar(value)) is not _NOT_A_SCALAR}
 
 
@@ -79,10 +79,10 @@ class MetricsTail:
         self._position = 0  # bytes
 
     def new_records(self) -> list[dict[str, Any]]:
-        """Complete records that came since the last call."""
+        """Complete records written since the last call."""
         if not self._path.exists():
             return []
-        if self._path.stat().st_size < self._position:  # cut back by a resume
+        if self._path.stat().st_size < self._position:  # truncated by a resume
             self._position = 0
         with self._path.open("rb") as stream:
             stream.seek(self._position)
@@ -93,5 +93,5 @@ class MetricsTail:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All complete records of a stream, in order; empty if there is no file yet."""
+    """All complete records of a stream, in order; empty if the file does not exist yet."""
     return MetricsTail(path).new_records()

@@ -1,4 +1,4 @@
-"""How long a run has taken, and how long it will."""
+"""Elapsed and remaining time of a run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,11 +7,11 @@ from verl_ext.run.metrics_stream import STEP
 
 Record = Mapping[str, Any]
 
-_LAST_STEPS = 20  # from which the time that is left is estimated
+_LAST_STEPS = 20  # used to estimate the remaining time
 
 
 def seconds_left(records: Sequence[Record], of: Any) -> float | None:
-    """Until the last step, as the newest steps and validations went; None before the first step."""
+    """Seconds until the last step, at the pace of the newest steps and validations; None before the first step."""
     timed = [record for record in records if isinstance(record.get("timing_s/step"), (int, float))][-_LAST_STEPS:]
     if not timed or not isinstance(of, int):
         return None
@@ -20,12 +20,12 @@ def seconds_left(records: Sequence[Record], of: Any) -> float | None:
 
 
 def wall_clock(status: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Seconds of all commands of a run, and those of them before they began to validate or train; None: not known."""
+    """Seconds of all commands of a run, and of their start-up before validating or training; None if unknown."""
     sessions = [*status.get("earlier", ()), _session(status)]
     times = [[time for time in session if isinstance(time, (int, float))] for session in sessions]
     if not status or not all(len(known) >= 2 for known in times):
         return None
-    # Without a moment in between, the whole command was start-up.
+    # Without this time, the whole command was start-up.
     return sum(known[-1] - known[0] for known in times), sum(known[1] - known[0] for known in times)
 
 

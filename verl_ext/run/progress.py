@@ -1,4 +1,4 @@
-"""What the terminal that started a run shows of it: a bar with a moving clock, or, in a log file, a line per step.
+"""The progress of a run in its terminal: a bar with a running clock, or, in a log file, a line per step.
 
 The trainer runs in a Ray actor, whose output reaches this terminal only line by line, if at all. So both follow the
 run's own files, `status.json` and the metrics stream.
@@ -22,7 +22,7 @@ from verl_ext.run.trainer_metrics import validation_accuracy
 
 INTERVAL_S = 0.5
 
-# Label -> (metric, format) of what is shown of a step.
+# Label -> (metric, format) of the figures shown per step.
 Figures = Mapping[str, tuple[str, str]]
 FIGURES: Figures = {"reward": ("critic/score/mean", ".2f")}
 
@@ -31,12 +31,12 @@ FIGURES: Figures = {"reward": ("critic/score/mean", ".2f")}
 def show_progress(
     folder: RunFolder, total_steps: int | None, figures: Figures = FIGURES
 ) -> Generator[None, None, None]:
-    """Show on stderr what the run is at, until the block ends.
+    """Show the run's progress on stderr until the block ends.
 
     Args:
-        folder: Of the run; its files need not exist yet.
+        folder: Folder of the run; its files need not exist yet.
         total_steps: RL steps of the whole run, if known.
-        figures: Shown beside the validation accuracy, if the run has them.
+        figures: Shown next to the validation accuracy, if the run has them.
     """
     stop = threading.Event()
     thread = threading.Thread(target=_follow, args=(folder, total_steps, figures, stop), daemon=True)
@@ -52,7 +52,7 @@ def show_progress(
 
 
 def phase(status: Mapping[str, Any]) -> str:
-    """What a run is at: "starting Ray", "validating", "step 3 of 20: generating, 24 of 32 prompts"."""
+    """A run's activity: "starting Ray", "validating", "step 3 of 20: generating, 24 of 32 prompts"."""
     state, doing = status.get("state", "starting"), status.get("doing")
     if state == "training":
         of = f" of {status['of']}" if status.get("of") else ""
@@ -62,14 +62,14 @@ def phase(status: Mapping[str, Any]) -> str:
 
 
 def clock(seconds: float) -> str:
-    """As 0:07, 12:34 or 1:02:03."""
+    """Seconds as 0:07, 12:34 or 1:02:03."""
     minutes, rest = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def texts(record: Record, figures: Figures) -> dict[str, str]:
-    """What is shown of a step, by label."""
+    """The figures of a step, by label."""
     accuracy = validation_accuracy(dict(record))
     shown = {} if accuracy is None else {"val acc": f"{accuracy:.3f}"}
     for label, (metric, form) in figures.items():
@@ -79,7 +79,7 @@ def texts(record: Record, figures: Figures) -> dict[str, str]:
 
 
 def pace(records: Sequence[Record], of: int | None) -> str:
-    """Seconds per step and the time that is left, both without start-up; empty before the first step."""
+    """Seconds per step and the remaining time, both without start-up; empty before the first step."""
     if not records or not isinstance(records[-1].get("timing_s/step"), (int, float)):
         return ""
     left = seconds_left(records, of)
@@ -90,21 +90,21 @@ def pace(records: Sequence[Record], of: int | None) -> str:
 
 
 class _View(Protocol):
-    """What follows a run."""
+    """A display that follows a run."""
 
     def phase(self, status: Mapping[str, Any]) -> None:
-        """The run is at this now; called each `INTERVAL_S`."""
+        """Update the run's activity; called every `INTERVAL_S`."""
         ...
 
     def step(self, records: Sequence[Record], of: int | None, shown: Mapping[str, str]) -> None:
-        """The last of these is new; `of`: steps of the whole run, if known."""
+        """Report new records, the last of these; `of`: steps of the whole run, if known."""
         ...
 
     def close(self) -> None: ...
 
 
 class _Bar:
-    """On a terminal: one line, which moves."""
+    """On a terminal: one line, updated in place."""
 
     def __init__(self, of: int | None, earlier: int) -> None:
         form = "{desc} |{bar}| {n_fmt}/{total_fmt}{postfix}"
@@ -152,7 +152,7 @@ def _say(text: str) -> None:
 
 
 def _has_screen() -> bool:
-    """Whether stderr is a terminal with a size: on one of 0 columns, as some containers have, tqdm shows nothing."""
+    """Whether stderr is a terminal with a size: with 0 columns, as in some containers, tqdm shows nothing."""
     if not sys.stderr.isatty():
         return False
     with contextlib.suppress(OSError):  # it has no file of its own
@@ -170,7 +170,7 @@ def _follow(folder: RunFolder, of: int | None, figures: Figures, stop: threading
         for record in tail.new_records():
             step = record[STEP]
             if known.get(step) == record:
-                continue  # read again: a resume has cut the stream back
+                continue  # read again: a resume has truncated the stream
             known = {number: of_step for number, of_step in known.items() if number < step} | {step: record}
             shown |= texts(record, figures)
             view.step(list(known.values()), of or now.get("of"), shown)

@@ -1,4 +1,4 @@
-"""Which rollouts of a step a run keeps as texts, and in how many characters. Pure."""
+"""Chooses the rollouts of a step whose texts are kept, and limits their length. Pure."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,19 @@ from verl_ext.core.settings_file import SettingsFile
 
 ROLLOUTS = "rollouts.jsonl"
 
-_PROMPT_SHARE = 0.25  # of the room of a rollout
-_END_SHARE = 0.4  # of a text that is cut: the answer stands at the end of a response
+_PROMPT_SHARE = 0.25  # share of a rollout's room
+_END_SHARE = 0.4  # share of a truncated text: the answer is at the end of a response
 
 
 class RolloutTexts(Settings):
     """Node `rollout_texts`."""
 
     prompts_per_step: int = Field(default=2, ge=0)
-    """Prompts of each step, drawn by chance, whose best and worst rollout are written to rollouts.jsonl; 0: none.
+    """Number of random prompts per step whose best and worst rollout are written to rollouts.jsonl; 0: none.
     Golden redaction records all of its rollouts instead (golden.records)."""
 
     max_kb_per_step: float = Field(default=20.0, gt=0)
-    """Room for the texts of a step; longer ones are cut in their middle."""
+    """Maximum characters of all texts of a step; longer ones are truncated in the middle."""
 
 
 class RecordSettings(Settings):
@@ -32,7 +32,7 @@ class RecordSettings(Settings):
     rollout_texts: RolloutTexts = RolloutTexts()
 
 
-FILE = SettingsFile("signal/records.yaml", "_global_", RecordSettings, "What every run writes down of its rollouts.")
+FILE = SettingsFile("signal/records.yaml", "_global_", RecordSettings, "The rollout texts that every run keeps.")
 
 
 def read_rollout_texts(config: DictConfig) -> RolloutTexts:
@@ -45,11 +45,11 @@ def read_rollout_texts(config: DictConfig) -> RolloutTexts:
 
 
 def draw_prompts(groups: Mapping[str, Sequence[str]], number: int, step: int) -> list[str]:
-    """Prompts of a step, other ones each step; the same again when the step is repeated.
+    """Random prompts of a step, different for each step but the same when a step is repeated.
 
     Args:
         groups: Prompt -> its rollouts.
-        number: How many; all, if there are fewer.
+        number: How many; all if there are fewer.
         step: Seeds the draw.
     """
     names = list(groups)
@@ -57,16 +57,16 @@ def draw_prompts(groups: Mapping[str, Sequence[str]], number: int, step: int) ->
 
 
 def best_and_worst(rewards: Sequence[float]) -> list[int]:
-    """Places of the highest and the lowest reward; one place if all are the same."""
+    """Positions of the highest and the lowest reward; one position if all are the same."""
     places = range(len(rewards))
     best, worst = max(places, key=rewards.__getitem__), min(places, key=rewards.__getitem__)
     return [best] if rewards[best] == rewards[worst] else [best, worst]
 
 
 def fit(prompt: str, response: str, room: int) -> tuple[str, str]:
-    """Both texts in at most `room` characters, but for what says that something is left out.
+    """Both texts in at most `room` characters, not counting the marks of omissions.
 
-    The prompt gets a quarter of the room, or what the response leaves.
+    The prompt gets a quarter of the room, or more if the response leaves it.
     """
     for_prompt = max(int(_PROMPT_SHARE * room), room - len(response))
     kept = cut(prompt, for_prompt)

@@ -1,4 +1,4 @@
-"""Names of the files in a run folder that every recipe writes; a recipe names its own."""
+"""Names of the files that every recipe writes to a run folder; a recipe defines its own."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,7 @@ from verl_ext.run.metrics_stream import scalars
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run keeps its records.
+    """The folder with a run's records.
 
     Args:
         path: the folder, `run_dir` of the configuration.
@@ -27,17 +27,17 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """One JSON object a step."""
+        """One JSON object per step."""
         return self.path / "metrics.jsonl"
 
     @property
     def summary(self) -> Path:
-        """The finished run in a few numbers."""
+        """Summary of the finished run."""
         return self.path / "summary.json"
 
     @property
     def status(self) -> Path:
-        """What the run is doing now; see `status.py`."""
+        """The current state of the run; see `status.py`."""
         return self.path / "status.json"
 
     @property
@@ -52,10 +52,10 @@ class RunFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
-        """Keep a second command out of the folder while this one runs: it would end the first one's engines.
+        """Lock the folder while this command runs: a second one would kill its engines.
 
         Raises:
-            ConfigError: Another process holds the folder.
+            ConfigError: Another process has locked the folder.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("a+", encoding="utf-8") as lock:
@@ -75,17 +75,17 @@ class RunFolder:
             yield
 
     def write_versions(self, versions: dict[str, str]) -> None:
-        """Record the libraries that the run uses, by distribution, with Python's and torch's."""
+        """Record the versions of the run's libraries, by distribution, and those of Python and torch."""
         found = {"python": platform.python_version(), "torch": metadata.version("torch"), **versions}
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / "versions.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Write the summary at once or not at all."""
+        """Write the summary atomically."""
         _write_json(self.summary, summary)
 
     def write_first_validation(self, metrics: Mapping[str, Any], seconds: float, num_prompts: int | None) -> None:
-        """Write it at once or not at all."""
+        """Write it atomically."""
         found = {"metrics": scalars(metrics), "seconds": seconds, "num_prompts": num_prompts}
         _write_json(self.first_validation, found)
 

@@ -1,4 +1,4 @@
-"""What a run has cost so far, over all resumes. Pure."""
+"""The cost of a run so far, over all resumes. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -9,7 +9,7 @@ from typing import Any
 class RunTotals:
     """Cumulative counts, written into every record of the metrics stream and into checkpoints."""
 
-    seconds: float = 0.0  # of training steps, set-up and validation excluded
+    seconds: float = 0.0  # of training steps, excluding set-up and validation
     rollouts_generated: int = 0
     rollouts_trained: int = 0
     tokens_generated: int = 0  # response tokens

@@ -1,17 +1,17 @@
-"""What a run is doing now, for whoever looks into its folder: `status.json`.
+"""The current state of a run, in its folder: `status.json`.
 
     state                 starting, training, validating; finished, failed or interrupted in the end
-    step, of              the step under way, and how many there are to be; null before the first one
-    doing, doing_since    what it is at within that, such as "generating", and since when
-    prompts               [done, of] of the prompts that it waits for; null where it counts none
+    step, of              the current step, and the planned total; null before the first one
+    doing, doing_since    its activity within the state, such as "generating", and since when
+    prompts               [done, of] of the prompts that it waits for; null if it counts none
     started, ready        when the command began, and when it began to validate or to train
     last_seen, finished   when the command was last alive, and when it ended; all four in seconds since 1970
     error                 why it failed
     pid, host, command    of the process that was started
     earlier               [started, ready, last_seen] of each earlier command in this folder
 
-The command writes it when it begins and ends, and a sign of life every `INTERVAL_S`; the trainer, in another process,
-once a step and once a validation.
+The command writes it at start and end, and a sign of life every `INTERVAL_S`; the trainer, in another process, once per
+step and per validation.
 """
 
 import contextlib
@@ -31,22 +31,22 @@ INTERVAL_S = 15.0
 COUNT_INTERVAL_S = 1.0
 ENDS = ("finished", "failed", "interrupted")
 
-# Of the error that ends a command: `failed` or `interrupted`, and what to tell people.
+# For the error that ends a command: `failed` or `interrupted`, and the message.
 Explain = Callable[[BaseException], tuple[str, str]]
 
 
 class StatusFile:
-    """The file, which is replaced at once; several processes may change it.
+    """The file, which is replaced atomically; several processes may change it.
 
     Args:
-        path: Where it is; its folder is there.
+        path: Its path; the folder exists.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> dict[str, Any]:
-        """What it says; empty without a file, or if that is damaged."""
+        """Its content; empty if it is missing or damaged."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -54,22 +54,22 @@ class StatusFile:
         return found if isinstance(found, dict) else {}
 
     def change(self, **fields: Any) -> None:
-        """Replace these fields, and take note that the run is alive.
+        """Replace these fields, and record that the run is alive.
 
-        A disk that is full must not end a run for the sake of this file: then it stays as it is.
+        A full disk must not end a run because of this file: it then stays unchanged.
         """
         with contextlib.suppress(OSError), self._locked():
             self._write(self.read() | {"last_seen": time.time()} | fields)
 
     def at_work(self, state: str, **fields: Any) -> None:
-        """As `change`, by the trainer: start-up is over."""
+        """Same as `change`, called by the trainer: start-up is over."""
         with contextlib.suppress(OSError), self._locked():
             found, now = self.read(), time.time()
             began = {"state": state, "ready": found.get("ready") or now, "last_seen": now}
             self._write(found | began | {"doing": None, "doing_since": now, "prompts": None} | fields)
 
     def doing(self, what: str) -> None:
-        """As `change`: what the run is at within its state, from now on."""
+        """Same as `change`, for a new activity within the state."""
         self.change(doing=what, doing_since=time.time(), prompts=None)
 
     @contextlib.contextmanager
@@ -77,7 +77,7 @@ class StatusFile:
         """Keep `prompts` up to date while the block runs.
 
         Args:
-            prompts: How many are done, and of how many; None: not known. Called in a thread of its own, every
+            prompts: Returns how many are done, and of how many; None if unknown. Called in a separate thread, every
                 `COUNT_INTERVAL_S`.
         """
         over = threading.Event()
@@ -97,7 +97,7 @@ class StatusFile:
             _stop(thread, over)
 
     def begin(self) -> None:
-        """A command begins: what an earlier one left becomes a line of `earlier`."""
+        """Record that a command begins: an earlier one's times become a line of `earlier`."""
         with contextlib.suppress(OSError), self._locked():
             before, now = self.read(), time.time()
             earlier = list(before.get("earlier", []))
@@ -124,7 +124,7 @@ class StatusFile:
             )
 
     def end(self, state: str, error: str | None = None) -> None:
-        """The command is over."""
+        """Record that the command is over."""
         self.change(state=state, error=error, finished=time.time())
 
     def _write(self, status: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ class StatusFile:
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
         with self.path.with_name(f".{self.path.stem}.lock").open("a", encoding="utf-8") as lock:
-            # On a file system without locks a change may get lost; the next one comes within a step.
+            # On a file system without locks a change may be lost; the next one comes within a step.
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -143,11 +143,11 @@ class StatusFile:
 
 @contextlib.contextmanager
 def kept_status(path: Path, explain: Explain) -> Generator[None]:
-    """Keep the file up to date while the block, a whole run, goes on.
+    """Keep the file up to date while the block, a whole run, is running.
 
     Args:
-        path: Of the file.
-        explain: What to say of an error.
+        path: Path of the file.
+        explain: Turns an error into state and message.
     """
     status, over = StatusFile(path), threading.Event()
     status.begin()

@@ -1,4 +1,4 @@
-"""The table that a run ends with."""
+"""The table printed at the end of a run."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from verl_ext.run.status import StatusFile
 
 Phases = Mapping[str, tuple[str, ...]]
 
-# Phases of a step as a person thinks of them, by verl's timer names: what comes before the update, and from there on.
+# User-facing phases of a step, by verl's timer names: those before the update, and the rest.
 _BEFORE: Phases = {
     "generation": ("gen",),
     "log-probs": ("old_log_prob", "ref", "values"),
@@ -33,7 +33,7 @@ def join_phases(parts: Iterable[Phases]) -> Phases:
 
 
 def seconds_by_phase(summary: Mapping[str, Any], phases: Phases = PHASES) -> dict[str, float]:
-    """Seconds in each phase; what no phase names is `rest`."""
+    """Seconds in each phase; time in no phase is `rest`."""
     timing = summary["seconds_by_phase"]
     named = {phase: sum(timing.get(name, 0.0) for name in names) for phase, names in phases.items()}
     return named | {"rest": max(0.0, summary["seconds"] - sum(named.values()))}
@@ -45,7 +45,7 @@ def format_summary(summary: dict[str, Any], folder: RunFolder, phases: Phases = 
     before, after = summary["val_accuracy_before"], summary["val_accuracy_after"]
     if before is not None and after is not None:
         rows.append(("validation accuracy", f"{before:.3f} -> {after:.3f}  ({100 * (after - before):+.1f} points)"))
-    # What a recipe adds, in its own words.
+    # Lines added by a recipe, in its own words.
     rows += [(name, text) for name, text in summary.get("findings", [])]
     generated, trained = summary["rollouts_generated"], summary["rollouts_trained"]
     rows += [

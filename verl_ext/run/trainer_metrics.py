@@ -1,4 +1,4 @@
-"""Figures read out of verl's metrics. Pure."""
+"""Figures computed from verl's metrics. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -4,7 +4,7 @@
         [--require minimum|full]
 
 The solution defines `solve(input_grid: list[list[int]]) -> list[list[int]]`. Exit code 0 if it solves every pair, 1 if
-it does not, 2 if that could not be found out.
+it does not, 2 if this could not be determined.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--task", required=True, help="the task's id in the file")
     parser.add_argument("--solution", type=Path, required=True, help="Python that defines solve(input_grid)")
     parser.add_argument("--pairs", choices=sorted(SPLITS), default="all", help="default: all")
-    parser.add_argument("--require", choices=sorted(LEVELS), default="minimum", help="isolation to have, or refuse")
+    parser.add_argument("--require", choices=sorted(LEVELS), default="minimum", help="required isolation level")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     try:
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("solved" if result.solved else "not solved")
     if result.solved:
         return 0
-    # One wrong pair is enough to know that it does not.
+    # One wrong pair is enough to fail.
     return 2 if {*result.statuses} <= {Status.OK, Status.INFRASTRUCTURE_ERROR} else 1
 
 

@@ -1,4 +1,5 @@
-"""What trainers and evaluations need of whatever runs programs: pool.py's SandboxPool or fusion.py's server. Pure."""
+"""The interface of program executors for trainers and evaluations: pool.py's SandboxPool or fusion.py's server.
+Pure."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -14,19 +15,19 @@ from verl_ext.sandbox.results import Execution, ProgramResult, Status, judge
 
 
 class Executor(Protocol):
-    """Runs programs that a model wrote and compares their outputs, here, with what is expected.
+    """Runs model-written programs and compares their outputs, in this process, with the expected ones.
 
     Any number of threads may call `check_many`. Expected outputs never leave this process.
 
     Attributes:
-        counts: How many executions ended with each status, infrastructure errors included.
+        counts: Number of executions by final status, including infrastructure errors.
     """
 
     counts: Counter[Status]
 
     @property
     def isolation(self) -> Mapping[str, str]:
-        """Each layer of `policy.LAYERS` with "ok" or the reason why it does not hold, or is not known to."""
+        """Each layer of `policy.LAYERS` with "ok" or the reason why it does not hold or is not known to hold."""
         ...
 
     def check_many(
@@ -36,12 +37,12 @@ class Executor(Protocol):
 
         Args:
             jobs: Source of each program and its pairs.
-            stop_at_first_failure: Leave out a program's pairs after the first that is not `ok`.
+            stop_at_first_failure: Skip a program's pairs after the first that is not `ok`.
         """
         ...
 
     def close(self) -> None:
-        """Give back what it holds; it cannot be used again."""
+        """Release its resources; it cannot be used again."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -52,10 +53,10 @@ class Executor(Protocol):
 
 
 class PairwiseExecutor(ABC):
-    """The part of an `Executor` that is the same wherever programs run: limits, comparing and counting.
+    """The common part of all `Executor`s: limits, comparing and counting.
 
     Args:
-        policy: `source_bytes` is used here.
+        policy: Only `source_bytes` is used here.
         isolation: See `Executor`.
     """
 
@@ -67,15 +68,15 @@ class PairwiseExecutor(ABC):
 
     @property
     def isolation(self) -> Mapping[str, str]:
-        """See `Executor`; every result says it again."""
+        """See `Executor`; every result repeats it."""
         return self._isolation
 
     def run(self, program: str, input_grid: Grid) -> Execution:
-        """Run `solve(input_grid)` of the program. Its `ok` is a valid grid, compared with nothing.
+        """Run `solve(input_grid)` of the program. Its `ok` means a valid grid, without comparison.
 
         Raises:
-            ValueError: If the input is no grid: that is the caller's mistake.
-            SandboxUnavailableError: If a new server is needed and cannot be had.
+            ValueError: If the input is not a grid, which is the caller's mistake.
+            SandboxUnavailableError: If a new server is needed and does not start.
         """
         return self._counted(self._run(program, input_grid))
 
@@ -84,8 +85,8 @@ class PairwiseExecutor(ABC):
 
         Args:
             program: Python that defines `solve`.
-            pairs: Inputs and the outputs to compare with, here.
-            stop_at_first_failure: Leave out the pairs after the first that is not `ok`: `reward` stays the same unless
+            pairs: Inputs and the outputs to compare with in this process.
+            stop_at_first_failure: Skip the pairs after the first that is not `ok`: `reward` stays the same unless
                 a later one would have been an infrastructure error.
         """
         executions: list[Execution] = []
@@ -97,11 +98,11 @@ class PairwiseExecutor(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
     @abstractmethod
     def _execute(self, source: bytes, grid: list[list[int]]) -> Execution:
-        """Run a program of an allowed size on a grid that is one."""
+        """Run a program of allowed size on a valid grid."""
 
     def __enter__(self) -> Self:
         return self

@@ -18,8 +18,8 @@ from verl_ext.sandbox.policy import SandboxPolicy, SandboxUnavailableError, miss
 from verl_ext.sandbox.results import Execution, Status
 
 _SERVER = Path(__file__).with_name("inside") / "server.py"
-# Of the wall clock of an execution, the share after which the server ends the program, and the seconds that it has at
-# least, if that is not more than half, to say so. A server that says nothing in all the time is taken for stuck.
+# Share of an execution's wall-clock limit after which the server ends the program, and minimum seconds (if not more
+# than half) that it then has to report. A server that does not report within the limit counts as stuck.
 _SERVER_SHARE = 0.9
 _REPLY_SECONDS = 1.0
 _PRINTED_BYTES = 2000
@@ -29,24 +29,24 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "LC_ALL": "C.UTF-8",
-    "HOME": "/",  # without it, expanduser asks the machine's user database, through a socket
+    "HOME": "/",  # without it, expanduser queries the machine's user database through a socket
 }
 
 
 class ServerDiedError(Exception):
-    """The server is gone, or does not answer."""
+    """The server has ended or does not answer."""
 
 
 class ForkServer:
     """Starts the server and talks to it.
 
     Args:
-        policy: Limits and the isolation to have.
+        policy: Limits and required isolation.
         numpy: The folder numpy is installed in; empty for a server without it, which forks faster.
         python: The interpreter.
 
     Raises:
-        SandboxUnavailableError: If it does not start, or cannot give what `policy.require` promises.
+        SandboxUnavailableError: If it does not start or cannot provide the isolation of `policy.require`.
     """
 
     def __init__(self, policy: SandboxPolicy, numpy: str = "", python: str = sys.executable) -> None:
@@ -93,8 +93,8 @@ class ForkServer:
         missing = missing_layers(hello["isolation"], self._policy.require)
         if missing:
             raise SandboxUnavailableError(
-                f"sandbox.require={self._policy.require} cannot be kept on this machine, so nothing runs. "
-                f"Missing: {'; '.join(missing)}. Allow them, or lower sandbox.require if a weaker level will do"
+                f"sandbox.require={self._policy.require} cannot be met on this machine, so nothing runs. "
+                f"Missing: {'; '.join(missing)}. Allow them, or lower sandbox.require if a weaker level is enough"
             )
         return hello["isolation"]
 
@@ -121,7 +121,7 @@ class ForkServer:
             with ours:
                 ours.settimeout(self._policy.wall_seconds)
                 with theirs:
-                    # The child may end before it reads; what came of it is told by the server.
+                    # The child may end before it reads; the server reports the outcome.
                     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                         ours.sendall(protocol.PAYLOAD.pack(nonce, len(source), len(grid)) + source + grid)
                     self._control.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -146,12 +146,12 @@ class ForkServer:
             self._control.shutdown(socket.SHUT_RDWR)
 
     def kill(self) -> None:
-        """End the server and whatever it runs at once, even if it is stopped: they end with the supervisor."""
+        """End the server and its programs immediately, even if it is stopped: they end with the supervisor."""
         self._process.kill()
         self.close()
 
     def close(self) -> None:
-        """Hang up, which ends the server and whatever it runs, and wait for its end."""
+        """Hang up, which ends the server and its programs, and wait for its end."""
         self._control.close()
         try:
             self._process.wait(5)
@@ -161,7 +161,7 @@ class ForkServer:
 
 
 def server_seconds(wall_seconds: float) -> float:
-    """When the server ends a program, so that its answer is there before `wall_seconds` are over.
+    """Seconds after which the server ends a program, so that its answer arrives within `wall_seconds`.
 
     >>> server_seconds(30.0), server_seconds(5.0), server_seconds(1.0)
     (27.0, 4.0, 0.5)
@@ -170,13 +170,13 @@ def server_seconds(wall_seconds: float) -> float:
 
 
 def _receive(stream: socket.socket, deadline: float) -> bytes:
-    """Everything until the other end closes, but not much more than a result can have."""
+    """Read until the other end closes, but not much more than the largest result."""
     data = b""
     while len(data) <= protocol.MAX_RESULT_BYTES:
         stream.settimeout(max(deadline - time.monotonic(), 0.001))
         try:
             more = stream.recv(protocol.MAX_RESULT_BYTES + 1)
-        except ConnectionResetError:  # it ended without having read its payload
+        except ConnectionResetError:  # it ended without reading its payload
             break
         if not more:
             break
@@ -187,15 +187,15 @@ def _receive(stream: socket.socket, deadline: float) -> bytes:
 def classify(
     data: bytes, nonce: bytes, code: int, timed_out: bool, cpu_seconds: float, policy: SandboxPolicy
 ) -> tuple[Status, Grid | None, str]:
-    """Status, grid and detail of an execution, from what it sent and how it ended.
+    """Status, grid and detail of an execution, from its output and exit.
 
-    Whatever happens before the program's first line is the infrastructure's fault, and nothing that happens after it
-    is: a program must not be able to choose that it is not judged.
+    Errors before the program's first line are the infrastructure's fault, those after it never are: a program must not
+    be able to avoid being judged.
     """
     result = protocol.parse_result(data, nonce)
     if not result.started:
         return Status.INFRASTRUCTURE_ERROR, None, f"it ended before the program started, exit code {code}"
-    limits = f"{policy.cpu_seconds:g} s of processor time or {policy.wall_seconds:g} s on the clock"
+    limits = f"{policy.cpu_seconds:g} s of CPU time or {policy.wall_seconds:g} s of wall-clock time"
     if timed_out or code == -signal.SIGXCPU or (code == -signal.SIGKILL and cpu_seconds >= policy.cpu_seconds):
         return Status.TIMEOUT, None, f"more than {limits}"
     if len(data) > protocol.MAX_RESULT_BYTES:

@@ -1,18 +1,18 @@
 """Programs on a server of Sandbox Fusion, through verl's client: for machines without the sandbox of `pool.py`.
 
-Each program and pair is one call of the server's run_code. What is sent is the program with a harness behind it and,
-as its standard input, the input grid in JSON; the harness calls `solve` and prints the result. The expected output is
+Each program and pair is one call of the server's run_code. It sends the program followed by a harness and, as standard
+input, the input grid in JSON; the harness calls `solve` and prints the result. The expected output is
 never sent: results are read and compared here.
 
-What this does not protect against:
+This does not protect against:
 
-- The program is in the harness's process and can print what it likes in its place. It then forges its own answer,
-  which is compared like any other.
-- Everything else (files, network, neighbours, whether a program outlives its call) is the isolation of the server,
-  which this module knows nothing about: read how the server was started, and do not run it on the trainer's machine.
-- A program that breaks its server makes an infrastructure error of itself, and so escapes its label. Sandbox Fusion
-  keeps the first MiB of what a program prints; a server that sends more is read into this process's memory as a whole.
-- The server keeps time on the clock alone: a crowded one turns slow programs into timeouts.
+- The program is in the harness's process and can print anything in its place. It then forges its own answer, which is
+  compared like any other.
+- Everything else (files, network, neighbours, whether a program outlives its call) depends on the server's isolation,
+  which this module does not know: check how the server was started, and do not run it on the trainer's machine.
+- A program that crashes its server causes an infrastructure error and so escapes its label. Sandbox Fusion keeps the
+  first MiB of a program's output; a larger answer of a server is read into this process's memory as a whole.
+- The server limits only wall-clock time: on a busy server slow programs time out.
 
 Source: bytedance/SandboxFusion, sandbox/server/sandbox_api.py and sandbox/runners/base.py;
 verl.utils.reward_score.sandbox_fusion.
@@ -34,7 +34,7 @@ from verl_ext.sandbox.results import Execution, ProgramResult, Status
 
 DEFAULT_WORKERS = 64  # as verl's reward.sandbox_fusion.max_concurrent
 
-# Runs in a namespace of its own, where the program's global names (it may call one `list`) mean nothing.
+# Runs in a separate namespace, where the program's global names (such as its own `list`) have no effect.
 _HARNESS = f"""
 import __main__, json, os, sys
 MAX_SIDE = {MAX_SIDE}
@@ -61,18 +61,18 @@ class SandboxFusionExecutor(PairwiseExecutor):
             (result,) = executor.check_many([(program, [Pair(input_grid, expected_grid)])])
 
     Args:
-        url: Of run_code.
-        call_api: `verl.utils.reward_score.sandbox_fusion.utils.call_sandbox_api`. It is given, so that the sandbox can
-            be used and tested without verl.
-        policy: `wall_seconds`, `memory_mib` (of the whole process, interpreter included), `output_bytes` and
-            `source_bytes` are used; processor time and layers are the server's business.
-        workers: Calls at the same time.
+        url: URL of run_code.
+        call_api: `verl.utils.reward_score.sandbox_fusion.utils.call_sandbox_api`. It is passed in so that the sandbox
+            can be used and tested without verl.
+        policy: `wall_seconds`, `memory_mib` (of the whole process, including the interpreter), `output_bytes` and
+            `source_bytes` are used; CPU time and layers are up to the server.
+        workers: Number of concurrent calls.
 
     Attributes:
-        counts: How many executions ended with each status, infrastructure errors included.
+        counts: Number of executions by final status, including infrastructure errors.
 
     Raises:
-        SandboxUnavailableError: At once, if the server does not run a program that returns its input.
+        SandboxUnavailableError: Immediately, if the server fails to run a program that returns its input.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SandboxFusionExecutor(PairwiseExecutor):
         return list(self._threads.map(lambda job: self.check(job[0], job[1], stop_at_first_failure), jobs))
 
     def close(self) -> None:
-        """Wait for the calls that are going, start no other."""
+        """Wait for running calls and start no others."""
         self._threads.shutdown(cancel_futures=True)
 
     def _execute(self, source: bytes, grid: list[list[int]]) -> Execution:
@@ -124,22 +124,22 @@ class SandboxFusionExecutor(PairwiseExecutor):
 
 
 def read_response(response: Any, nonce: str, output_bytes: int) -> Execution:
-    """What an answer of run_code says about the program; an answer that says nothing is an infrastructure error.
+    """The program's result in an answer of run_code; an answer without one is an infrastructure error.
 
     Args:
         response: The answer's JSON.
-        nonce: Stands before the result in what the program printed.
-        output_bytes: What the program may print.
+        nonce: Precedes the result in the program's output.
+        output_bytes: Output limit of the program.
     """
     result = response.get("run_result") if isinstance(response, dict) else None
     compiled = response.get("compile_result") if isinstance(response, dict) else None
     if isinstance(response, dict) and response.get("status") == "Failed" and isinstance(compiled, dict):
-        # Python has no such step in Sandbox Fusion; a server that has one says all it can with it.
+        # Python has no compile step in Sandbox Fusion; a server that has one reports everything with it.
         if compiled.get("status") == "TimeLimitExceeded":
             return Execution(Status.TIMEOUT, detail="compiling was over the server's time limit")
         if compiled.get("status") == "Finished" and compiled.get("return_code") != 0:
             return Execution(Status.SYNTAX_ERROR, detail=_short(str(compiled.get("stderr") or "")))
-    # A run's own status `Error` is an exception in the server (runners/base.py), not one of the program.
+    # A run's own status `Error` is an exception in the server (runners/base.py), not in the program.
     if not isinstance(result, dict) or response.get("status") not in ("Success", "Failed"):
         said = response.get("message") if isinstance(response, dict) else response
         return Execution(Status.INFRASTRUCTURE_ERROR, detail=_short(f"the server gave no result: {said}"))
@@ -158,7 +158,7 @@ def read_response(response: Any, nonce: str, output_bytes: int) -> Execution:
 
 
 def _end(code: int, stderr: str, answer: str | None) -> tuple[Status, str, Grid | None]:
-    """Status, detail and grid of a program that ended with this exit code and, or not, an answer."""
+    """Status, detail and grid of a program that ended with this exit code, with or without an answer."""
     if answer is not None and code == 0:
         kind, body = answer[:1], answer[1:_MAX_ANSWER].strip()
         grid = parse_grid(body.encode("ascii", "replace")) if kind == "G" else None
@@ -176,8 +176,8 @@ def _end(code: int, stderr: str, answer: str | None) -> tuple[Status, str, Grid 
 
 
 def _with_harness(program: str, nonce: str) -> str:
-    # One line: whatever a program ends in (an open bracket or string, a deeper block) makes an error of it or nothing.
-    # The empty line before it ends a line that ends in a backslash.
+    # One line: an unfinished end of a program (an open bracket or string, a deeper block) makes it a syntax error or
+    # has no effect. The empty line before it completes a line that ends in a backslash.
     return f"{program}\n\n__import__('builtins').exec({_HARNESS!r}, {{'NONCE': {nonce!r}}})\n"
 
 

@@ -1,6 +1,6 @@
-"""What a program may use, and which layers of isolation must hold before any program runs.
+"""Resource limits of programs, and the isolation layers that must hold before any program runs.
 
-The fork server reads this module too, so it imports nothing beyond the standard library.
+The fork server also imports this module, so it uses only the standard library.
 """
 
 import math
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from verl_ext.core.errors import ConfigError, SignalError
 
 LAYERS = {
-    "namespaces": "mount, process, network, IPC and host name (and user, for an ordinary user) namespaces of its own",
-    "new_root": "a read-only root that holds the standard library and, where asked for, numpy; nothing else exists",
-    "no_privileges": "no capabilities, no new privileges, not dumpable, and user nobody where it was started by root",
+    "namespaces": "mount, process, network, IPC and host name (and user, for an ordinary user) separate namespaces",
+    "new_root": "a read-only root with only the standard library and, if requested, numpy",
+    "no_privileges": "no capabilities, no new privileges, not dumpable, and user nobody if started by root",
     "landlock_files": "Landlock: reading the same library folders and no other file",
     "landlock_network": "Landlock: no TCP bind and connect (ABI 4)",
     "landlock_scopes": "Landlock: no signal to, no abstract Unix socket of, processes outside (ABI 6)",
-    "rlimits": "limits of processor time, memory, file size, descriptors and processes",
+    "rlimits": "limits of CPU time, memory, file size, descriptors and processes",
     "seccomp": "a list of allowed system calls and arguments: no new process or thread, socket, signal to another "
     "process, write access, tracing",
 }
 
-# Of each group at least one layer must hold. Where namespaces are blocked (containers, some distributions), seccomp
-# keeps processes, sockets and signals away and Landlock the files: a prototype's attacks were all stopped by that
-# pair alone, and by namespaces with a new root alone.
+# At least one layer of each group must hold. If namespaces are blocked (containers, some distributions), seccomp blocks
+# processes, sockets and signals, and Landlock the files: this pair stopped all attacks on a prototype, and so did
+# namespaces with a new root.
 LEVELS: dict[str, tuple[tuple[str, ...], ...]] = {
     "full": tuple((layer,) for layer in LAYERS),
     "minimum": (("no_privileges",), ("rlimits",), ("seccomp",), ("new_root", "landlock_files")),
@@ -34,7 +34,7 @@ OK = "ok"
 
 
 class SandboxUnavailableError(SignalError):
-    """The machine cannot give the isolation that `require` promises, or the sandbox cannot start at all."""
+    """The machine cannot provide the isolation of `require`, or the sandbox cannot start at all."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class SandboxPolicy:
     """Limits of one execution (one program on one input) and the isolation it must have.
 
     Attributes:
-        cpu_seconds: Processor time, watched by the fork server and, rounded up, kept by the kernel.
-        wall_seconds: Time on the clock that an execution may cost its caller. A program that waits is ended a tenth (at
-            least a second) before, a server that does not answer is replaced then. Well above `cpu_seconds`, so that a
-            crowded machine makes no good program a timeout.
-        memory_mib: Address space beyond what the interpreter and its libraries use before the program starts.
-        output_bytes: What the program may print. The kernel keeps it.
-        source_bytes: Length of the program; a longer one is `forbidden` and does not run.
+        cpu_seconds: CPU time, checked by the fork server and, rounded up, enforced by the kernel.
+        wall_seconds: Wall-clock time that an execution may take. A waiting program is ended a tenth (at least a second)
+            earlier, a server that does not answer is replaced then. Well above `cpu_seconds`, so that good programs do
+            not time out on a busy machine.
+        memory_mib: Address space in addition to that of the interpreter and its libraries before the program starts.
+        output_bytes: Limit of printed output, enforced by the kernel.
+        source_bytes: Maximum length of the program; a longer one is `forbidden` and does not run.
         start_seconds: Time for a fork server to start.
         require: A key of LEVELS: "minimum" or "full". Nothing runs with less.
-        leave_out: Layers not to apply, for a machine where one does harm and for tests. They count as unavailable.
+        leave_out: Layers not to apply, for tests and for machines where one causes problems. They count as unavailable.
     """
 
     cpu_seconds: float = 2.0
@@ -85,7 +85,7 @@ class SandboxPolicy:
 
 
 def missing_layers(isolation: Mapping[str, str], require: str) -> list[str]:
-    """What `require` asks for and `isolation` lacks, one sentence a group; empty when the promise is kept."""
+    """Layers that `require` needs and `isolation` lacks, one sentence per group; empty if none is missing."""
     return [
         " or ".join(f"{layer} ({isolation.get(layer, 'not reported')})" for layer in group)
         for group in LEVELS[require]
@@ -94,5 +94,5 @@ def missing_layers(isolation: Mapping[str, str], require: str) -> list[str]:
 
 
 def default_workers() -> int:
-    """One execution a processor that this process may use."""
+    """One execution per CPU that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The sandbox for trainers: many programs at once, every execution in a process of its own."""
+"""The sandbox for trainers: many programs at once, every execution in its own process."""
 
 import importlib.util
 import json
@@ -23,7 +23,7 @@ _NUMPY = re.compile(rb"\bnumpy\b")
 
 
 class SandboxPool(PairwiseExecutor):
-    """Fork servers, each replaceable while the others work; any number of threads may call `run` and `check`.
+    """Fork servers that can be replaced while the others work; any number of threads may call `run` and `check`.
 
         with SandboxPool(SandboxPolicy(require="full")) as pool:
             result = pool.check(program, [Pair(input_grid, expected_grid)])
@@ -32,17 +32,17 @@ class SandboxPool(PairwiseExecutor):
     In asyncio: `await asyncio.to_thread(pool.check, program, pairs)`.
 
     Args:
-        policy: Limits and the isolation to have.
-        workers: Executions at the same time; None for one a processor.
+        policy: Limits and required isolation.
+        workers: Number of concurrent executions; None for one per CPU.
         python: The interpreter to run programs with.
 
     Attributes:
-        counts: How many executions ended with each status, infrastructure errors included; `run` compares nothing, so
-            that its `ok` is a valid grid and `check`'s a right one.
-        restarts: How many fork servers died and were started anew.
+        counts: Number of executions by final status, including infrastructure errors; `run` does not compare, so its
+            `ok` means a valid grid and `check`'s a right one.
+        restarts: Number of fork servers that died and were restarted.
 
     Raises:
-        SandboxUnavailableError: At once, if this machine cannot give what `policy.require` promises.
+        SandboxUnavailableError: Immediately, if this machine cannot provide the isolation of `policy.require`.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class SandboxPool(PairwiseExecutor):
             logger.warning("the sandbox runs without these layers: %s", absent)
 
     def _execute(self, source: bytes, grid: list[list[int]]) -> Execution:
-        """Wait for a free worker; a server that dies under it makes this execution an infrastructure error and is
+        """Wait for a free worker; if its server dies, this execution is an infrastructure error and the server is
         replaced for the next one."""
         if os.getpid() != self._owner:
-            raise RuntimeError("a forked process cannot use its parent's SandboxPool: make one after the fork")
+            raise RuntimeError("a forked process cannot use its parent's SandboxPool: create one after the fork")
         data = json.dumps(grid, separators=(",", ":")).encode()
         numpy = self._numpy if _NUMPY.search(source) else ""
         with self._free:
@@ -87,7 +87,7 @@ class SandboxPool(PairwiseExecutor):
                 execution = Execution(
                     Status.INFRASTRUCTURE_ERROR, detail=str(error), isolation=dict.fromkeys(self._isolation, "unknown")
                 )
-            except BaseException:  # its answer to this would be taken for the next one's
+            except BaseException:  # its answer to this would be read as the next one's
                 self._discard(server)
                 raise
             else:
@@ -97,7 +97,7 @@ class SandboxPool(PairwiseExecutor):
     def check_many(
         self, jobs: Iterable[tuple[str, Sequence[Pair]]], stop_at_first_failure: bool = False
     ) -> list[ProgramResult]:
-        """`check` for many programs, `workers` at a time, in their order."""
+        """`check` for many programs, `workers` at a time, in order."""
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self._workers, thread_name_prefix="sandbox")
@@ -109,7 +109,7 @@ class SandboxPool(PairwiseExecutor):
             return [server.pid for servers in self._idle.values() for server in servers]
 
     def close(self) -> None:
-        """End every server; executions still going become infrastructure errors. The pool cannot be used again."""
+        """End every server; running executions become infrastructure errors. The pool cannot be used again."""
         with self._lock:
             self._closed = True
             idle = [server for servers in self._idle.values() for server in servers]
@@ -160,6 +160,6 @@ class SandboxPool(PairwiseExecutor):
 
 
 def _numpy_folder() -> str:
-    """Where numpy is installed, without importing it; empty where it is not."""
+    """Folder of numpy, without importing it; empty if it is not installed."""
     spec = importlib.util.find_spec("numpy")
     return str(Path(spec.origin).parent.parent) if spec and spec.origin else ""

@@ -1,4 +1,4 @@
-"""Many programs of several tasks: identical ones run once, and what says nothing is tried again. Pure."""
+"""Many programs of several tasks: identical ones run once, and infrastructure errors are retried. Pure."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ from verl_ext.sandbox.results import ProgramResult, Status
 
 
 class Programs:
-    """Runs identical programs once, and tries again what met an infrastructure error; any number of threads may ask.
+    """Runs identical programs once, and retries infrastructure errors; any number of threads may use it.
 
     Args:
         executor: Runs them.
-        attempts: Times that a program is run at most, at least 1.
+        attempts: Maximum number of runs of a program, at least 1.
     """
 
     def __init__(self, executor: Executor, attempts: int) -> None:
@@ -33,16 +33,16 @@ class Programs:
         """Results in the order of the jobs.
 
         Args:
-            kind: Of the pairs: a task has the same ones under a kind in every call.
+            kind: Kind of the pairs: a task has the same pairs of a kind in every call.
             jobs: Task and program.
-            pairs: By task.
+            pairs: Pairs by task.
             stop_at_first_failure: See `Executor`; the same in every call of a kind.
         """
         keys = [(kind, *job) for job in jobs]
         with self._lock:
             new = {key: Future[ProgramResult]() for key in dict.fromkeys(keys) if key not in self._results}
             self._results |= new
-        # Nobody waits for another thread before its own programs have run, so no two wait for each other.
+        # No thread waits for another before its own programs have run, so there is no deadlock.
         try:
             found = self._run([(task, program) for _, task, program in new], pairs, stop_at_first_failure)
         except BaseException as error:
@@ -56,7 +56,7 @@ class Programs:
     def _run(
         self, jobs: Sequence[tuple[str, str]], pairs: Mapping[str, Sequence[Pair]], stop_at_first_failure: bool
     ) -> list[ProgramResult]:
-        """Results of different jobs, in their order."""
+        """Results of distinct jobs, in order."""
         results: dict[tuple[str, str], ProgramResult] = {}
         waiting = list(jobs)
         for _ in range(self._attempts):

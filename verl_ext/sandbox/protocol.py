@@ -1,17 +1,17 @@
 """The bytes between trainer, fork server and child.
 
 Trainer and fork server share a control socket of messages: a request carries two descriptors, the child's end of a
-private socket pair and a memory file for what it prints; the reply says how the child ended. Program, input and result
-go through the private pair, which the fork server never reads: no payload is in the memory that it forks.
+private socket pair and a memory file for its output; the reply says how the child ended. Program, input and result
+go through the private pair, which the fork server never reads: so the memory that it forks contains no payload.
 
-The nonce tells a result of this execution from anything else. It is no secret from the program, which can walk the
-frames of its own process: a program that forges a result has only answered, since it never sees what is expected.
+The nonce distinguishes this execution's result from anything else. The program can read it from its process's frames,
+but a forged result is only an answer, because the program never sees the expected output.
 """
 
 import re
 import struct
 
-# The child calls these after the program ran: bound here, they are not what the program put into `builtins`.
+# The child calls these after the program ran: bound here, they cannot be replaced by the program through `builtins`.
 from builtins import len, list, repr, type  # noqa: UP029
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ _GRID = re.compile(rb"\[" + _ROW + rb"(?:," + _ROW + rb"){0,29}\]")
 
 
 class Result(NamedTuple):
-    """What the child said: whether its program was started, and the kind and body of its result."""
+    """The child's messages: whether its program was started, and the kind and body of its result."""
 
     started: bool
     kind: bytes = b""
@@ -43,7 +43,7 @@ class Result(NamedTuple):
 
 
 def parse_result(data: bytes, nonce: bytes) -> Result:
-    """Split what came over the private socket; anything but the two expected frames has an empty kind."""
+    """Split the bytes of the private socket; anything except the two expected frames gets an empty kind."""
     prefix = nonce + STARTED
     if not data.startswith(prefix):
         return Result(False)
@@ -56,7 +56,7 @@ def parse_result(data: bytes, nonce: bytes) -> Result:
 
 
 def parse_grid(body: bytes) -> tuple[tuple[int, ...], ...] | None:
-    """The grid, 1-30 x 1-30 with values 0-9, or None for every other text.
+    """The grid, 1-30 x 1-30 with values 0-9, or None for any other text.
 
     >>> parse_grid(b"[[1,2],[3,4]]")
     ((1, 2), (3, 4))
@@ -65,15 +65,15 @@ def parse_grid(body: bytes) -> tuple[tuple[int, ...], ...] | None:
     """
     if not _GRID.fullmatch(body):
         return None
-    # The pattern allows single digits only: every other character is punctuation.
+    # The pattern allows only single digits, so all other characters are punctuation.
     grid = tuple(tuple(code - 48 for code in row if 48 <= code <= 57) for row in body[2:-2].split(b"],["))
     return grid if len({len(row) for row in grid}) == 1 else None
 
 
 def grid_problem(value: object) -> str:
-    """Why `value` is no grid, or an empty string. Exact types: a bool, float, numpy scalar or subclass is refused.
+    """Why `value` is not a grid, or an empty string. Exact types: a bool, float, numpy scalar or subclass is rejected.
 
-    Lists and ints of exactly these types run no code of the program's, neither `__len__` nor `__eq__` nor `__iter__`.
+    Lists and ints of exactly these types run none of the program's code, such as `__len__`, `__eq__` or `__iter__`.
     """
     if type(value) is not list:
         return f"expected list[list[int]], got {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""What came of a program, pair by pair."""
+"""The results of a program, pair by pair."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -9,7 +9,7 @@ from verl_ext.data.arc_tasks import Grid
 
 
 class Status(StrEnum):
-    """How one execution ended. Every status but the last says something about the program."""
+    """How one execution ended. Every status except the last is the program's."""
 
     OK = "ok"
     WRONG_OUTPUT = "wrong_output"
@@ -25,13 +25,14 @@ class Status(StrEnum):
 
 
 def deciding_status(statuses: Iterable[str]) -> str:
-    """What the label of a program comes from: an infrastructure error, else the first pair that failed, else ok.
+    """The status that decides a program's label: an infrastructure error, otherwise the first failed pair, otherwise
+    ok.
 
-    An infrastructure error decides even where another pair is wrong: were failures labelled and possible passes not,
-    the labels that remain would be too low. A program without a pair is unjudged.
+    An infrastructure error decides even if another pair is wrong: labelling failures but not possible passes would bias
+    the remaining labels downwards. A program without a pair is unjudged.
 
     Args:
-        statuses: Of the program's pairs, as `Status` or its text.
+        statuses: Statuses of the program's pairs, as `Status` or its text.
     """
     known = list(statuses)
     if Status.INFRASTRUCTURE_ERROR in known or not known:
@@ -47,14 +48,14 @@ def label(statuses: Iterable[str]) -> float | None:
 
 @dataclass(frozen=True)
 class Execution:
-    """One program on one input, before anybody compares.
+    """One program on one input, before comparison.
 
     Attributes:
         status: OK when a valid grid came back.
-        grid: The grid, for OK only.
-        detail: A sentence for people: the exception, the limit, what was wrong with the output.
-        printed: The beginning of what the program printed, untrusted text.
-        cpu_seconds: Processor time used, 0 where unknown.
+        grid: The grid, only for OK.
+        detail: A readable sentence: the exception, the limit, or the problem with the output.
+        printed: The beginning of the program's output, untrusted text.
+        cpu_seconds: CPU time used, 0 if unknown.
         isolation: Each layer of `policy.LAYERS` with "ok" or the reason why it did not hold.
     """
 
@@ -68,13 +69,13 @@ class Execution:
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """A program on its pairs, in their order."""
+    """A program on its pairs, in order."""
 
     pairs: tuple[Execution, ...]
 
     @property
     def statuses(self) -> tuple[Status, ...]:
-        """Of the pairs."""
+        """Statuses of the pairs."""
         return tuple(pair.status for pair in self.pairs)
 
     @property
@@ -88,12 +89,12 @@ class ProgramResult:
         return label(self.statuses)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; `solved` is false for an unknown reward, so read `reward` to learn from it."""
+        """The result for JSON; `solved` is false for an unknown reward, so train on `reward`."""
         return {"solved": self.solved, "reward": self.reward, "pairs": [asdict(pair) for pair in self.pairs]}
 
 
 def judge(execution: Execution, expected: Grid) -> Execution:
-    """Compare in the trainer's process: exact ints on both sides, so no `__eq__` of the program's is ever called."""
+    """Compare in the trainer's process: exact ints on both sides, so the program's `__eq__` is never called."""
     if execution.status is not Status.OK or execution.grid == tuple(map(tuple, expected)):  # a caller may have lists
         return execution
     got = execution.grid or ((),)

@@ -1,1 +1,1 @@
-"""The data plane; what is asked of the rollout servers, and how they are watched. May import `core` and `cluster`."""
+"""The data plane, queries to the rollout servers, and their monitoring. May import `core` and `cluster`."""

@@ -1,12 +1,12 @@
-"""verl's TransferQueue agent loop with what a recipe needs in addition.
+"""verl's TransferQueue agent loop with additions for recipes.
 
-- A prompt's sessions may start at a number other than 0, so that further rollouts of a prompt get keys of their own
-  (`{uid}_{session}_{index}`) beside those of an earlier call.
-- The workers report what the control plane decides on (reward, length, weight version), prompt by prompt as they
-  finish or when a whole call is done. The trainer waits for that instead of polling TransferQueue, and a failed rollout
-  comes with its cause.
-- Rollouts of validation prompts, kept apart from the training data in the partition "val", may be sampled as training
-  rollouts are.
+- A prompt's sessions may start at a number other than 0, so that additional rollouts of a prompt get their own keys
+  (`{uid}_{session}_{index}`), distinct from an earlier call's.
+- The workers report the data for the control plane's decisions (reward, length, weight version), prompt by prompt as
+  they finish or when a whole call is done. The trainer waits for that instead of polling TransferQueue, and a failed
+  rollout is reported with its cause.
+- Rollouts of validation prompts, kept apart from the training data in the partition "val", may be sampled like training
+  rollouts.
 """
 
 import asyncio
@@ -42,23 +42,23 @@ _NEXT_LOOK_S = 0.2
 
 @dataclass(frozen=True)
 class RolloutReport:
-    """What the control plane learns of one rollout; its tensors stay in TransferQueue under `keys`.
+    """The report of one rollout for the control plane; its tensors stay in TransferQueue under `keys`.
 
-    An agent loop may give several outputs a session (a context that is cut and begun anew, several agents): verl trains
-    on all of them with the advantage of the last, whose reward is the session's.
+    An agent loop may give several outputs per session (a context that is truncated and restarted, several agents): verl
+    trains on all of them with the advantage of the last, whose reward is the session's.
     """
 
     key: str  # of its last output
     reward: float
     reward_extra_info: dict[str, Any]
-    num_tokens: int  # that the model wrote, in all outputs: what a tool answered is none of them
+    num_tokens: int  # written by the model, in all outputs, without tool answers
     version: int  # oldest weight version that generated a part of it
-    longest: int = 0  # response tokens of its longest output, those of tools among them
-    is_unanswered: bool = False  # it ends at a call of a tool: no turn was left, or no room for the answer
+    longest: int = 0  # response tokens of its longest output, including those of tools
+    is_unanswered: bool = False  # it ends at a tool call: no turn was left, or no room for the answer
 
     @property
     def keys(self) -> list[str]:
-        """Of all its outputs, in order."""
+        """Keys of all its outputs, in order."""
         return output_keys(self.key)
 
 
@@ -66,7 +66,7 @@ class RolloutReport:
 class PromptReport:
     """The rollouts of one prompt in one generation call, in order of session, and the errors of those that failed.
 
-    A failed rollout may be tried again, unless a process that it needs is dead: `death` then tells people which one.
+    A failed rollout may be tried again, unless a process that it needs is dead: `death` then describes which one.
     """
 
     rollouts: list[RolloutReport] = field(default_factory=list)
@@ -78,13 +78,13 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
     """verl's worker; see the module's docstring."""
 
     def __init__(self, config: DictConfig, llm_client: LLMServerClient | None, *args: Any) -> None:
-        if llm_client is not None:  # or else `connect` brings it
+        if llm_client is not None:  # otherwise `connect` sets it
             super().__init__(config, llm_client, *args)
         self._reports: dict[str, PromptReport] = defaultdict(PromptReport)
-        self._finished: dict[str, asyncio.Queue[str]] = {}  # by uid: where to say that the prompt is done
+        self._finished: dict[str, asyncio.Queue[str]] = {}  # by uid: where to report that the prompt is done
 
     async def connect(self, config: DictConfig, llm_client: LLMServerClient, *args: Any) -> None:
-        """Tell a worker that started before the engines whom to ask; the arguments are those of verl's worker."""
+        """Connect a worker that started before the engines to them; the arguments are those of verl's worker."""
         # Not in the event loop, where verl's constructor must not wait.
         await asyncio.to_thread(super().__init__, config, llm_client, *args)
 
@@ -104,7 +104,7 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
         """Generate all rollouts of a batch and wait for them.
 
         Returns:
-            By uid, one report a prompt.
+            By uid, one report per prompt.
         """
         reports: dict[str, PromptReport] = {}
         async for finished in self.generate_and_stream(batch):
@@ -148,7 +148,7 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
         await super()._agent_loop_postprocess(output, validate, **kwargs)
         outputs = output if isinstance(output, list) else [output]
         uid = kwargs["uid"]
-        if uid not in self._finished or not outputs:  # nobody waits for a report, as in verl's own validation
+        if uid not in self._finished or not outputs:  # nothing waits for a report, as in verl's own validation
             return
         final = outputs[-1]
         versions = [version for o in outputs if (version := o.extra_fields.get("min_global_steps")) is not None]
@@ -165,7 +165,7 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
         )
 
     async def _ends_at_a_call(self, output: AgentLoopOutput) -> bool:
-        """Whether the model's last turn calls a tool; verl's loop then ends without a word."""
+        """Whether the model's last turn calls a tool; verl's loop then ends silently."""
         if not self.tools:
             return False
         parser = ToolParser.get_tool_parser(self.config.actor_rollout_ref.rollout.multi_turn.format, self.tokenizer)
@@ -188,9 +188,9 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
 
     @classmethod
     def start_workers(cls, config: DictConfig) -> None:
-        """Start the workers' processes, which import for ten seconds and more, before there is an engine.
+        """Start the workers' processes before the engines, because their imports take ten seconds and more.
 
-        The manager that `create` makes later takes them over.
+        The manager that `create` creates later takes them over.
         """
         manager = cls(config, None)
         asyncio.run(manager._init_agent_loop_workers())
@@ -211,10 +211,11 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
             prompts: rows with `uid` and, optionally, `__rollout_n__` and `__first_session__`.
 
         Returns:
-            By uid, one report a prompt.
+            By uid, one report per prompt.
 
         Raises:
-            WorkerDiedError: a process that rollouts need is dead; others would fail, too, and their prompts be lost.
+            WorkerDiedError: a process that rollouts need is dead; other rollouts would also fail, and their prompts be
+                lost.
         """
         chunks = prompts.chunk(len(self.agent_loop_workers))
         calls = [
@@ -228,26 +229,26 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
         return reports
 
     def dispatch(self, prompts: TensorDict) -> None:
-        """Send a batch to the workers without waiting; `finished_reports` hands over what becomes of it."""
+        """Send a batch to the workers without waiting; `finished_reports` returns the results."""
         for chunk in prompts.chunk(len(self.agent_loop_workers)):
-            # In turns: batches smaller than the number of workers would all go to the first.
+            # Round-robin: otherwise batches smaller than the number of workers would all go to the first.
             worker = self.agent_loop_workers[self._num_dispatched % len(self.agent_loop_workers)]
             self._num_dispatched += 1
             self._streams.append(worker.generate_and_stream.remote(chunk))
 
     def finished_reports(self, timeout_s: float = float("inf")) -> dict[str, PromptReport]:
-        """Reports, by uid, of dispatched prompts that have finished; waits for at least one, but no longer than that.
+        """Reports, by uid, of dispatched prompts that have finished; waits for at least one, up to the time limit.
 
         Raises:
-            RuntimeError: if nothing is under way.
+            RuntimeError: if nothing is in flight.
             WorkerDiedError: see `generate_and_report`.
         """
         reports: dict[str, PromptReport] = {}
         deadline = time.monotonic() + timeout_s
         while not reports and time.monotonic() < deadline:
             if not self._streams:
-                raise RuntimeError("no dispatched prompt is under way: dispatch a batch first")
-            streams = list(self._streams)  # another thread may dispatch meanwhile, and is answered at the next look
+                raise RuntimeError("no dispatched prompt is in flight: dispatch a batch first")
+            streams = list(self._streams)  # another thread may dispatch meanwhile, and is handled at the next check
             ready, _ = ray.wait(streams, num_returns=1, timeout=_NEXT_LOOK_S)
             if ready:
                 ready, _ = ray.wait(streams, num_returns=len(streams), timeout=0)

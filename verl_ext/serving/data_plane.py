@@ -1,4 +1,4 @@
-"""The data plane: tensors by key, in partitions, with a tag each. The only file that knows TransferQueue.
+"""The data plane: tensors by key, in partitions, with one tag each. The only file that uses TransferQueue.
 
 verl keeps a step's rollouts there; the control plane names rows by key and never holds their tensors. A *column* is one
 field of rows; its rows may differ in length.
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def start(config: DictConfig | None = None) -> None:
-    """Start the store in this Ray cluster, or connect to the one that runs.
+    """Start the store in this Ray cluster, or connect to the running one.
 
     Args:
         config: verl's `transfer_queue` node.
@@ -47,23 +47,23 @@ def start(config: DictConfig | None = None) -> None:
 
 
 def read(keys: Sequence[str], partition: str, columns: Sequence[str] | None = None) -> TensorDict:
-    """Columns of rows, in the order of `keys`; without `columns`, all that the rows have."""
+    """Columns of rows, in the order of `keys`; without `columns`, all columns of the rows."""
     return tq.kv_batch_get(
         keys=list(keys), partition_id=partition, select_fields=None if columns is None else list(columns)
     )
 
 
 def write(keys: Sequence[str], partition: str, columns: TensorDict | None, tags: Sequence[Tag] | None = None) -> None:
-    """Add or replace columns of rows, and their tags; what is None stays as it is. New rows may have tags alone."""
+    """Add or replace columns of rows, and their tags; None leaves them unchanged. New rows may have only tags."""
     copies = None if tags is None else [dict(tag) for tag in tags]
     tq.kv_batch_put(keys=list(keys), partition_id=partition, fields=columns, tags=copies)
 
 
 def as_columns(rows: Mapping[str, Sequence[torch.Tensor]]) -> TensorDict:
-    """Columns for `write` out of one tensor a row; the tensors of a column may differ in length."""
+    """Columns for `write` from one tensor per row; the tensors of a column may differ in length."""
     sizes = {len(column) for column in rows.values()}
     if len(sizes) != 1:
-        raise ValueError(f"every column needs one tensor a row, got columns of {sorted(sizes)} rows")
+        raise ValueError(f"every column needs one tensor per row, got columns of {sorted(sizes)} rows")
     jagged = {name: torch.nested.as_nested_tensor(list(column), layout=torch.jagged) for name, column in rows.items()}
     return TensorDict(jagged, sizes.pop())
 
@@ -75,13 +75,13 @@ def tags(partition: str) -> dict[str, Tag]:
 
 
 def clear(keys: Sequence[str], partition: str) -> None:
-    """Free rows; without keys, nothing is asked."""
+    """Free rows; without keys, do nothing."""
     if keys:
         tq.kv_clear(keys=list(keys), partition_id=partition)
 
 
 def select_rows(batch: KVBatchMeta, positions: Sequence[int]) -> KVBatchMeta:
-    """The batch of these rows; the rows themselves stay where they are."""
+    """The batch of these rows; the rows themselves stay in place."""
     return KVBatchMeta(
         partition_id=batch.partition_id,
         keys=[batch.keys[position] for position in positions],
@@ -92,10 +92,10 @@ def select_rows(batch: KVBatchMeta, positions: Sequence[int]) -> KVBatchMeta:
 
 
 def save(folder: Path) -> None:
-    """Write everything to a new folder."""
+    """Save everything to a new folder."""
     tq.save_checkpoint(folder)
 
 
 def load(folder: Path) -> None:
-    """Replace everything by what `save` wrote."""
+    """Replace everything by the content that `save` wrote."""
     tq.load_checkpoint(folder)

@@ -1,6 +1,6 @@
-"""What a vLLM server says of its engine, beside what verl's says: why it did not start, and whether it can serve.
+"""Health reports of a vLLM server, in addition to verl's: why its engine did not start, and whether it can serve.
 
-`HealthReport` is mixed into verl's vLLM server; the trainer's watchdog asks it (`verl_ext.serving.watchdog`).
+`HealthReport` is mixed into verl's vLLM server; the trainer's watchdog queries it (`verl_ext.serving.watchdog`).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from verl_ext.core.errors import RolloutEngineError
 from verl_ext.serving.engine_log import explain, own_logs
 from verl_ext.serving.watchdog import EngineHealth, describe_hang
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "self.engine": "vllm.v1.engine.async_llm.AsyncLLM",
 }
@@ -39,7 +39,7 @@ class HealthReport:
         try:
             await super().collective_rpc(method, *args, **kwargs)
         except Exception as error:
-            # The sender of weights waits on its socket for ever when the receiver fails: `health` tells.
+            # The sender of weights waits on its socket forever if the receiver fails: `health` reports it.
             if method == "update_weights_from_ipc":
                 self._weight_update_error = f"loading new weights failed in the vLLM engine: {error}"
             raise
@@ -68,7 +68,7 @@ class HealthReport:
         if gone:
             return f"{' and '.join(gone)} died (killed, out of memory, or crashed)"
         try:
-            # Answered by the engine core between two steps, unlike check_health, which only reads a flag here.
+            # The engine core answers this between two steps, unlike check_health, which only reads a local flag.
             await asyncio.wait_for(self.engine.is_sleeping(), patience_s)
         except TimeoutError:
             return f"the vLLM engine core {describe_hang(patience_s)}"

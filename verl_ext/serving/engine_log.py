@@ -1,7 +1,7 @@
-"""What a vLLM engine wrote of its own end.
+"""Finds the error that a vLLM engine logged when it ended.
 
-vLLM's core and workers are children of the Ray actor that serves: they write into its log, and the actor itself hears
-no more than "see stack trace (above)". Pure: needs neither vLLM nor Ray.
+vLLM's core and workers are children of the Ray actor that serves: they write into its log, and the actor itself only
+gets "see stack trace (above)". Pure: needs neither vLLM nor Ray.
 """
 
 import os
@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-# vLLM's "(EngineCore pid=4711) ERROR 11-22 10:14:01 [core.py:1100] ", without the blanks of the line itself.
+# vLLM's "(EngineCore pid=4711) ERROR 11-22 10:14:01 [core.py:1100] ", without the line's own indentation.
 _PREFIX = re.compile(r"^(?:\([^()]*\) ?)*(?:[A-Z]+ [\d-]+ [\d:.]+ \[[^\]]*\] ?)?")
 # The last line of a traceback; exceptions without a message have no colon.
 _EXCEPTION = re.compile(r"^[\w.]*[A-Z]\w*(?:: .*)?$")
-# Errors that only point at another one.
+# Errors that only refer to another one.
 _POINTERS = (
     "EngineDeadError",
     "Worker failed with error",
@@ -21,18 +21,19 @@ _POINTERS = (
     "background process. See stack trace",
 )
 _MAX_CHARACTERS = 500
-# Of the end of a log.
+# Bytes read from the end of a log.
 _MAX_BYTES = 1 << 20
 
 
 def own_logs() -> list[Path]:
-    """The files that this process and its children write into; none where they write into a terminal or a pipe."""
+    """The log files of this process and its children; none if they write to a terminal or a pipe."""
     targets = [Path(os.readlink(f"/proc/self/fd/{number}")) for number in (1, 2)]
     return list(dict.fromkeys(target for target in targets if target.is_file()))
 
 
 def last_error(logs: Sequence[Path]) -> str | None:
-    """The error that ended the newest traceback of an engine's process in the logs, or of any; None without any."""
+    """The error of the newest traceback of an engine's process in the logs, or of any process; None without a
+    traceback."""
     errors = [error for log in logs for error in _errors(_tail(log).splitlines())]
     causes = [error for error in errors if not any(pointer in error[1] for pointer in _POINTERS)]
     of_engine = [error for error in causes if error[0]]
@@ -40,7 +41,7 @@ def last_error(logs: Sequence[Path]) -> str | None:
 
 
 def explain(logs: Sequence[Path]) -> str:
-    """The end of a sentence about a dead engine: its own error, where it has written one, and where to read on."""
+    """The end of a sentence about a dead engine: its own error, if it logged one, and where to read more."""
     if not logs:
         return ""
     error = last_error(logs)
@@ -53,19 +54,19 @@ def _tail(log: Path) -> str:
         with log.open("rb") as stream:
             stream.seek(max(0, log.stat().st_size - _MAX_BYTES))
             return stream.read().decode("utf-8", "replace")
-    except OSError:  # gone, with Ray's session folder
+    except OSError:  # deleted together with Ray's session folder
         return ""
 
 
 def _errors(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What vLLM calls the process, "" for the one that serves, and the last line of each of its tracebacks.
+    """vLLM's name of the process, "" for the server, and the last line of each of its tracebacks.
 
-    Several processes write at once: each continues a traceback of its own.
+    Several processes write at once: each continues its own traceback.
     """
     in_traceback: dict[str, bool] = {}
     for line in lines:
         prefix = _PREFIX.match(line)
-        assert prefix is not None  # it matches nothing, too
+        assert prefix is not None  # it also matches the empty string
         process, text = prefix[0].partition(")")[0], line[prefix.end() :]
         if text.startswith("Traceback (most recent call last):"):
             in_traceback[process] = True

@@ -1,4 +1,4 @@
-"""What a trainer asks of the rollout servers of its run, beside verl's agent loops; `token_serving` answers."""
+"""A trainer's queries to the rollout servers of its run, besides verl's agent loops; `token_serving` answers them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import ray
 
 from verl_ext.serving.requests import Continuation, Continuations
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "replica": "verl.workers.rollout.replica.RolloutReplica",
 }
@@ -17,18 +17,18 @@ class ServingEngines:
     """The rollout servers of a run; they must be awake.
 
     Args:
-        replicas: verl's, from `llm_server_manager.get_replicas()`.
+        replicas: verl's replicas, from `llm_server_manager.get_replicas()`.
     """
 
     def __init__(self, replicas: Sequence[Any]) -> None:
         self._servers = [replica.servers[0] for replica in replicas]
 
     def generate(self, requests: Sequence[Continuations]) -> list[list[Continuation]]:
-        """Continuations at temperature 1 from the whole distribution, by request; all are under way at once."""
+        """Continuations at temperature 1 from the whole distribution, by request; all run concurrently."""
         return ray.get(self._start(requests))
 
     def generate_as_completed(self, requests: Sequence[Continuations]) -> Iterator[tuple[int, list[Continuation]]]:
-        """The same, each request with its place as soon as it has all of its continuations."""
+        """The same, yielding each request's index as soon as it has all of its continuations."""
         places = {call: place for place, call in enumerate(self._start(requests))}
         waiting = list(places)
         while waiting:
@@ -46,7 +46,7 @@ class ServingEngines:
         return calls
 
     def prompt_log_probs(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Log-prob of every token of each text but its first."""
+        """Log-prob of every token of each text except its first."""
         return ray.get(
             [
                 self._servers[place % len(self._servers)].prompt_log_probs.remote(list(text))
@@ -57,7 +57,7 @@ class ServingEngines:
     def next_token_log_probs(
         self, states: Sequence[Sequence[int]], tokens: Sequence[Sequence[int]]
     ) -> list[list[float]]:
-        """Log-probs of each state's tokens; state i is asked of the server of `place` i."""
+        """Log-probs of each state's tokens; the server of `place` i answers for state i."""
         return ray.get(
             [
                 self._servers[place % len(self._servers)].next_token_log_probs.remote(list(state), list(candidates))

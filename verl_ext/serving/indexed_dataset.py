@@ -1,7 +1,6 @@
-"""verl's data set for files whose `extra_info.index` cannot tell prompts apart; see `verl_ext.data.prompt_index`.
+"""verl's data set for files whose `extra_info.index` does not identify prompts; see `verl_ext.data.prompt_index`.
 
-A run sets it as `data.custom_cls` where its files need it. A data set of one's own may be derived from it as from
-`RLHFDataset`.
+A run sets it as `data.custom_cls` if its files need it. Your own data set may extend it like `RLHFDataset`.
 """
 
 from collections.abc import Iterator
@@ -17,13 +16,13 @@ _BATCH = 4096
 
 
 class IndexedDataset(RLHFDataset):
-    """Rows as verl gives them, with a unique `index` each.
+    """verl's rows, with a unique `index` each.
 
-    `extra_info` stays as the files have it: what the reward function gets does not depend on this class.
+    `extra_info` stays as in the files, so this class does not change the reward function's input.
     """
 
     def maybe_filter_out_long_prompts(self, dataframe: Dataset | None = None) -> Dataset:
-        # Before rows are left out: what a prompt is called does not depend on data.max_prompt_length.
+        # Before rows are filtered, so that a prompt's index does not depend on data.max_prompt_length.
         assert dataframe is not None
         if _needs_index(dataframe):
             batches = cast(Iterator[pa.Table], dataframe.with_format("arrow").iter(_BATCH))

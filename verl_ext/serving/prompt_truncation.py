@@ -1,9 +1,9 @@
 """`data.truncation` for prompts that are longer than `rollout.prompt_length`, with or without a chat template.
 
-verl's agent loops ignore the setting and always cut on the left, which is right for `left` only. Importing this module
-registers the single-turn agent loop that also cuts on the `right` or in the `middle`; `error` never gets here, because
-the data are checked before the run (`verl_ext.launch.data_checks`). What is cut is the whole sequence of tokens, as
-verl documents it: `left` also cuts a begin-of-text token, `right` the end of a chat template.
+verl's agent loops ignore the setting and always truncate on the left, which is correct only for `left`. Importing this
+module registers the single-turn agent loop that also truncates on the `right` or in the `middle`; `error` never gets
+here, because the data is checked before the run (`verl_ext.launch.data_checks`). The whole token sequence is truncated,
+as verl documents it: `left` also removes a begin-of-text token, `right` the end of a chat template.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentL
 
 
 def truncate(ids: Sequence[int], max_length: int, truncation: str) -> list[int]:
-    """At most `max_length` of the token ids, as `verl.utils.torch_functional.postprocess_data` cuts them.
+    """At most `max_length` of the token ids, truncated like `verl.utils.torch_functional.postprocess_data`.
 
     Args:
         ids: Token ids of a prompt.
-        max_length: Tokens to keep at most.
-        truncation: The side that is cut off: "left", "right" or "middle".
+        max_length: Maximum number of tokens to keep.
+        truncation: The side to truncate: "left", "right" or "middle".
 
     Raises:
         ValueError: `truncation` is "error" or unknown, and the prompt is too long.

@@ -1,4 +1,4 @@
-"""Registration of our vLLM replica for accelerators; the class itself is imported only where a replica is built."""
+"""Registration of our vLLM replica for accelerators; the class itself is only imported to build a replica."""
 
 from typing import Any
 
@@ -12,5 +12,5 @@ def _load() -> Any:
 
 
 def register() -> None:
-    """Serve `rollout.name=vllm` with servers that report their health and answer questions about tokens."""
+    """Serve `rollout.name=vllm` with servers that report their health and answer queries about tokens."""
     RolloutReplicaRegistry.register("vllm", _load)

@@ -1,10 +1,10 @@
-"""A request for continuations, and who answers it; what asks for them needs to know no engine."""
+"""A request for continuations and the interface that answers it, so that callers need not know the engine."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-# Token ids of a continuation, and the reason of its end.
+# Token ids of a continuation, and why it ended.
 Continuation = tuple[list[int], str | None]
 
 
@@ -14,10 +14,10 @@ class Continuations:
 
     Attributes:
         prompt_ids: Token ids.
-        num: How many.
-        max_tokens: Tokens of each at most.
-        place: Requests with the same number go to the same server, whose prefix cache has the prompt already.
-        stop: Texts at which a continuation ends.
+        num: Number of continuations.
+        max_tokens: Maximum tokens of each.
+        place: Requests with the same number go to the same server, whose prefix cache already has the prompt.
+        stop: Strings at which a continuation ends.
     """
 
     prompt_ids: Sequence[int]
@@ -28,12 +28,12 @@ class Continuations:
 
 
 class Generator(Protocol):
-    """`engines.ServingEngines`, or a test's stand-in."""
+    """`engines.ServingEngines`, or a test double."""
 
     def generate(self, requests: Sequence[Continuations]) -> list[list[Continuation]]:
         """The continuations of each request, by request."""
         ...
 
     def generate_as_completed(self, requests: Sequence[Continuations]) -> Iterator[tuple[int, list[Continuation]]]:
-        """A request's place among the requests and its continuations, as soon as it has all of them."""
+        """A request's index among the requests and its continuations, as soon as it has all of them."""
         ...

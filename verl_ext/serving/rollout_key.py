@@ -1,7 +1,7 @@
-"""Names of rollouts in the data plane, `{uid}_{session}_{index}`: made as verl's agent loop makes them. Pure.
+"""Names of rollouts in the data plane, `{uid}_{session}_{index}`: in the format of verl's agent loop. Pure.
 
-A prompt's sessions number its rollouts; an agent loop may give several outputs a session, which the index numbers. A
-uid may have underscores of its own.
+A prompt's sessions number its rollouts; an agent loop may give several outputs per session, which the index numbers. A
+uid may contain underscores.
 """
 
 
@@ -11,7 +11,7 @@ def rollout_key(uid: str, session: int, index: int) -> str:
 
 
 def output_keys(last: str) -> list[str]:
-    """The names of all outputs of a session, of which `last` is the last: that is the one its reward is about."""
+    """The names of all outputs of a session whose last one, which has the reward, is `last`."""
     session, _, index = last.rpartition("_")
     return [f"{session}_{number}" for number in range(int(index) + 1)]
 
@@ -22,10 +22,10 @@ def uid_of(key: str) -> str:
 
 
 def session_key(key: str) -> str:
-    """What all outputs of a rollout have in common, and no other rollout has."""
+    """The part that all outputs of a rollout share with no other rollout."""
     return key.rpartition("_")[0]
 
 
 def session_of(key: str) -> int:
-    """The number of a rollout among those of its prompt."""
+    """The number of a rollout within its prompt."""
     return int(key.rsplit("_", 2)[1])

@@ -1,10 +1,10 @@
-"""`serving.rounding=stochastic`: the actor sends the engines weights that `rounding` has made bfloat16.
+"""`serving.rounding=stochastic`: the actor sends the engines weights that `rounding` has converted to bfloat16.
 
-verl's FSDP engines hand over whole float32 tensors, one by one, and whoever loads them rounds to nearest. All ways to
-an engine begin there: the one within a process (`naive`, sync and colocate_async) and those of the checkpoint engines
+verl's FSDP engines yield full float32 tensors, one by one, and the loader rounds to nearest. All paths to an engine
+begin there: the one within a process (`naive`, sync and colocate_async) and those of the checkpoint engines
 (separate_async). Importing this module, which verl does in its workers, wraps that method.
 
-What the actor computes with stays as verl has it: FSDP rounds the same weights to nearest.
+The actor's own computation is unchanged: FSDP rounds the same weights to nearest.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Settings of the rollout engines in every recipe: what watches them, and what weights they serve."""
+"""Settings of the rollout engines in every recipe: their monitoring, and the weights that they serve."""
 
 from typing import Literal
 
@@ -15,19 +15,19 @@ class EngineGuardSettings(Settings):
 
     max_probs_diff: float | None = Field(default=0.05, gt=0)
     """Largest mean |p_rollout - p_actor| over the tokens that the current weights generated; above it the run ends,
-    because the engine serves other weights than the actor trains. null: no guard.
-    bf16 kernels alone differ by about 0.005; the CPU backend (float32) sets a far tighter bound."""
+    because the engine serves other weights than the actor trains. null: no guard. Different bf16 kernels already differ
+    by about 0.005; the CPU backend (float32) sets a much tighter bound."""
 
 
 class WatchdogSettings(Settings):
     """Node `watchdog`."""
 
     interval_s: float = Field(default=5.0, gt=0)
-    """Seconds between two looks at the vLLM engines."""
+    """Seconds between two checks of the vLLM engines."""
 
     hang_timeout_s: float = Field(default=120.0, gt=0)
-    """An engine that answers nothing for so many seconds, and five times as many before its first answered request, is
-    declared hung and the run ends. It answers between two steps: a step on busy cores must fit in."""
+    """Seconds without an answer after which an engine counts as hung and the run ends; five times this before its first
+    answered request. It answers between two steps, so a step on busy cores must fit."""
 
 
 class GuardSettings(Settings):
@@ -42,17 +42,17 @@ class ServingSettings(Settings):
     """Node `serving`."""
 
     rounding: Literal["auto", "nearest", "stochastic"] = "nearest"
-    """How float32 weights become the bfloat16 that an engine serves. nearest: as the actor's own computation in
-    bfloat16 rounds them; from a bfloat16 checkpoint, most of a small update is served only after many more. stochastic:
-    each weight by a threshold of its own, so that a small update moves what is served by as much as it should; the
+    """How float32 weights become the bfloat16 that an engine serves. nearest: the rounding of the actor's own bfloat16
+    computation; from a bfloat16 checkpoint, most of a small update is served only after many more. stochastic: each
+    weight has its own threshold, so that a small update changes the served weights by the right amount on average; the
     engine's probabilities then differ from the actor's by up to .01 more on average (docs/benchmarks.md). auto:
-    stochastic, but nearest where that could do nothing: with LoRA, Megatron, an actor in bfloat16, an engine that
-    quantizes or serves float32."""
+    stochastic, but nearest if stochastic would have no effect: with LoRA, Megatron, an actor in bfloat16, an engine
+    that quantizes or serves float32."""
 
 
-FILE = SettingsFile("signal/guards.yaml", "_global_", GuardSettings, "What watches the rollout engines.")
+FILE = SettingsFile("signal/guards.yaml", "_global_", GuardSettings, "Monitoring of the rollout engines.")
 SERVING_FILE = SettingsFile(
-    "signal/serving.yaml", "serving", ServingSettings, "What weights the rollout engines serve."
+    "signal/serving.yaml", "serving", ServingSettings, "The weights that the rollout engines serve."
 )
 
 
@@ -79,10 +79,10 @@ def read_serving(config: DictConfig) -> ServingSettings:
 
 
 def apply_serving(config: DictConfig) -> None:
-    """Have the workers round as `serving.rounding` says; what it goes with, `launch.compatibility` has checked.
+    """Make the workers round as set by `serving.rounding`; `launch.compatibility` has checked the combination.
 
     Raises:
-        ConfigError: as `read_serving`.
+        ConfigError: as in `read_serving`.
     """
     if read_serving(config).rounding == "stochastic":
         add_worker_module(config, "verl_ext.serving.rounded_weights")

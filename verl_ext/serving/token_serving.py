@@ -1,7 +1,7 @@
-"""Questions that verl's rollout servers do not answer: many continuations at once, and the log-probs of given tokens.
+"""Queries that verl's rollout servers do not support: many continuations at once, and the log-probs of given tokens.
 
 `TokenServing` is mixed into verl's vLLM server, here for an accelerator and in `verl_ext.cpu.rollout` for the CPU. The
-trainer asks it through `verl_ext.serving.engines`. Importing this module imports vLLM.
+trainer calls it through `verl_ext.serving.engines`. Importing this module imports vLLM.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 
 from verl_ext.serving.engine_health import HealthReport
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "self.engine": "vllm.v1.engine.async_llm.AsyncLLM",
 }
 
 
 class TokenServing:
-    """Mixin for `vLLMHttpServer`. With prefix caching a prompt is computed once for all questions about it."""
+    """Mixin for `vLLMHttpServer`. With prefix caching, a prompt is computed once for all queries about it."""
 
     engine: Any
     generate: Any
@@ -30,7 +30,7 @@ class TokenServing:
     async def generate_many(
         self, prompt_ids: list[int], num: int, sampling_params: dict[str, Any]
     ) -> list[tuple[list[int], str | None]]:
-        """`num` independent continuations of one prompt, each as verl's `generate` makes it.
+        """`num` independent continuations of one prompt, each generated as in verl's `generate`.
 
         Returns:
             Token ids, without the prompt's, and verl's reason for the end ("completed" or "aborted").
@@ -41,12 +41,13 @@ class TokenServing:
         return [(list(output.token_ids), output.stop_reason) for output in outputs]
 
     async def prompt_log_probs(self, prompt_ids: list[int]) -> list[float]:
-        """Log-prob, in nats at temperature 1, of every token of a text but the first; the prefix cache is not read."""
+        """Log-prob, in nats at temperature 1, of every token of a text except the first; the prefix cache is not
+        read."""
         params = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
         output = await self.generate(list(prompt_ids), params, uuid.uuid4().hex)
         if "prompt_logprobs" not in output.extra_fields:
             raise RuntimeError(f"the engine gave no log-probs for {len(prompt_ids)} tokens: {output.stop_reason}")
-        # verl appends one for a token that is not there.
+        # verl appends one for a missing token.
         return [float(log_probs[0]) for log_probs in output.extra_fields["prompt_logprobs"][: len(prompt_ids) - 1]]
 
     async def next_token_log_probs(self, prompt_ids: list[int], token_ids: list[int]) -> list[float]:

@@ -1,8 +1,8 @@
 """Turns a dead or hanging rollout engine into an error that names the cause.
 
 verl's weight sender waits on a socket, and its trainer waits for the sender: when the receiving engine dies, nothing
-times out. A thread in the trainer's process asks every server for its health and, when one cannot serve, kills the
-actors that the trainer waits for. The trainer's blocked call then raises, and `failure` says why.
+times out. A thread in the trainer's process queries the health of every server and, when one cannot serve, kills the
+actors that the trainer waits for. The trainer's blocked call then raises, and `failure` gives the reason.
 """
 
 import logging
@@ -14,35 +14,36 @@ import ray
 
 logger = logging.getLogger(__name__)
 
-# With the first request memory is touched and kernels are chosen, while other processes of the run still start.
+# The first request allocates memory and selects kernels while other processes of the run are still starting.
 FIRST_REQUEST = 5
 
 
 class EngineHealth(NamedTuple):
-    """What a server says of its engine."""
+    """A server's report on its engine."""
 
     failure: str | None = None  # why it cannot serve
-    has_answered: bool = False  # a request, ever
-    logs: tuple[str, ...] = ()  # files that the engine writes into, on the server's machine
+    has_answered: bool = False  # whether it has ever answered a request
+    logs: tuple[str, ...] = ()  # log files of the engine, on the server's machine
 
 
 def describe_hang(seconds: float) -> str:
-    """What is said of a process that did not answer for so long."""
+    """The message for a process that did not answer for this long."""
     return (
-        f"did not answer for {seconds:g} s: it hangs, was stopped, or is that slow, on a machine that does more than "
-        "this run (then raise watchdog.hang_timeout_s)"
+        f"did not answer for {seconds:g} s: it hangs, was stopped, or is slowed down by other jobs on the machine "
+        "(then raise watchdog.hang_timeout_s)"
     )
 
 
 class EngineWatchdog:
-    """Watches rollout servers: what ours say of their engine (`verl_ext.serving.engine_health`), or that others answer.
+    """Watches rollout servers: ours report on their engine (`verl_ext.serving.engine_health`), others only have to
+    answer.
 
     Args:
         servers: actor handles of the servers, by replica.
-        waited_for: actors to kill when an engine fails, so that nobody waits for them any more.
-        interval_s: seconds between two looks.
-        hang_timeout_s: seconds without an answer until an engine counts as hung; until it has answered its first
-            request, `FIRST_REQUEST` times as many.
+        waited_for: actors to kill when an engine fails, so that nothing waits for them any more.
+        interval_s: seconds between two checks.
+        hang_timeout_s: seconds without an answer until an engine counts as hung; `FIRST_REQUEST` times this until it
+            has answered its first request.
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class EngineWatchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching: the end of a run is no failure."""
+        """Stop watching: the end of a run is not a failure."""
         self._stop.set()
 
     def diagnose(self) -> str | None:
-        """Look once, now: why an engine cannot serve, or None. A failure that was found before stands."""
+        """Check once: why an engine cannot serve, or None. An earlier failure is kept."""
         if self.failure is None:
             for replica, server in enumerate(self._servers):
                 self._known[replica] = health = self._ask(server, self._known[replica])
@@ -88,7 +89,7 @@ class EngineWatchdog:
         patience_s = self._hang_timeout_s * (1 if known.has_answered else FIRST_REQUEST)
         log = f". Its log: {' and '.join(known.logs)}" if known.logs else ""
         try:
-            if not hasattr(server, "health"):  # of another engine than vLLM: its process is all that can be asked
+            if not hasattr(server, "health"):  # of another engine than vLLM: only its process can be checked
                 ray.get(server.__ray_ready__.remote(), timeout=patience_s + 5)
                 return EngineHealth(has_answered=True)
             # The server limits the wait itself; the margin covers a busy event loop.

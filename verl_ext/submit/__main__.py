@@ -4,8 +4,8 @@
     python -m verl_ext.submit ray --address http://HEAD:8265 …          -- -m recipe.NAME.main +experiment=…
     python -m verl_ext.submit sky --accelerator H100 …                  -- -m recipe.NAME.main +experiment=…
 
-The run is composed first, so that what does not compose is not submitted; its `trainer.nnodes` and `n_gpus_per_node`
-say how large a cluster is asked for. `--dry-run` prints what would be submitted, and submits nothing.
+The run is composed first, so that an invalid configuration is not submitted; its `trainer.nnodes` and `n_gpus_per_node`
+determine the size of the cluster. `--dry-run` prints the submission without submitting.
 """
 
 import argparse
@@ -24,12 +24,12 @@ def _parser() -> argparse.ArgumentParser:
     targets = parser.add_subparsers(dest="target", required=True, metavar="slurm|ray|sky")
     for name, build, text in (
         ("slurm", slurm, "sbatch: Ray on all nodes of a Slurm job"),
-        ("ray", ray_job, "ray job submit: a Ray cluster that runs already"),
+        ("ray", ray_job, "ray job submit: a running Ray cluster"),
         ("sky", sky, "sky launch: machines that SkyPilot rents"),
     ):
         target = targets.add_parser(name, help=text, description=text)
         target.set_defaults(build=build)
-        target.add_argument("--dry-run", action="store_true", help="print what would be submitted; submit nothing")
+        target.add_argument("--dry-run", action="store_true", help="print the submission without submitting")
         target.add_argument("--working-dir", type=Path, default=Path.cwd(), help="the checkout (default: here)")
         if name != "slurm":
             target.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="variable of the run")
@@ -39,21 +39,21 @@ def _parser() -> argparse.ArgumentParser:
     slurm_target.add_argument("--partition", help="as sbatch's")
     slurm_target.add_argument("--account", help="as sbatch's")
     slurm_target.add_argument("--time", default="24:00:00", help="limit of the job (default: %(default)s)")
-    slurm_target.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="more options of sbatch")
+    slurm_target.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="options for sbatch")
     slurm_target.add_argument("--container", metavar="IMAGE", help="run in this container (pyxis)")
-    slurm_target.add_argument("--mount", action="append", metavar="FROM:TO", help="folders that it sees")
+    slurm_target.add_argument("--mount", action="append", metavar="FROM:TO", help="folders mounted into it")
     ray_target.add_argument("--address", required=True, help="of Ray's dashboard: http://HEAD:8265")
     ray_target.add_argument("--no-wait", action="store_true", help="do not follow the job's output")
     sky_target.add_argument("--accelerator", help="name of the GPUs, such as H100")
-    sky_target.add_argument("--infra", help="where, such as aws/us-east-1 or k8s")
-    sky_target.add_argument("--cluster", help="SkyPilot's name of the cluster")
+    sky_target.add_argument("--infra", help="cloud and region, such as aws/us-east-1 or k8s")
+    sky_target.add_argument("--cluster", help="SkyPilot's name for the cluster")
     sky_target.add_argument("--storage", metavar="URL", help="bucket for the run folder, such as s3://runs")
-    sky_target.add_argument("--mount", default="/storage", help="where the bucket is seen (default: %(default)s)")
+    sky_target.add_argument("--mount", default="/storage", help="mount point of the bucket (default: %(default)s)")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Submit, or print with --dry-run; exit status 2 and one message for what a person can change."""
+    """Submit, or print with --dry-run; exit status 2 and one message for user errors."""
     arguments = sys.argv[1:] if arguments is None else arguments
     split = arguments.index("--") if "--" in arguments else len(arguments)
     options = _parser().parse_args(arguments[:split])

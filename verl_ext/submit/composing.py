@@ -1,4 +1,4 @@
-"""What a run that is to be submitted would be: composed as its command would compose it, and checked."""
+"""Composes the run to submit as its command would, and checks it."""
 
 import importlib.util
 import re
@@ -23,7 +23,7 @@ def compose(command: list[str]) -> DictConfig:
         command: `-m MODULE overrides…`, as Python gets it.
 
     Raises:
-        ConfigError: it is no such command, there is no such module, or it does not compose.
+        ConfigError: it is not such a command, the module does not exist, or it does not compose.
     """
     if len(command) < 2 or command[0] != "-m":
         raise ConfigError(
@@ -38,7 +38,7 @@ def compose(command: list[str]) -> DictConfig:
         raise ConfigError(f"`python {shlex.join(command)}` does not compose:\n{composed.stderr.strip()}")
     config = OmegaConf.create(composed.stdout)
     if not isinstance(config, DictConfig) or "trainer" not in config or "run_dir" not in config:
-        raise ConfigError(f"{module!r} is no recipe of this plugin: its configuration has no trainer and run_dir")
+        raise ConfigError(f"{module!r} is not a recipe of this plugin: its configuration has no trainer and run_dir")
     return config
 
 
@@ -49,15 +49,15 @@ def _commands() -> list[str]:
 def _exists(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package above it
+    except ModuleNotFoundError:  # of a parent package
         return False
 
 
 def describe(config: DictConfig) -> dict[str, Any]:
-    """What all templates ask of a run.
+    """The values of a run that all templates need.
 
     Raises:
-        ConfigError: sizes that no cluster has.
+        ConfigError: impossible sizes.
     """
     for key in ("trainer.nnodes", "trainer.n_gpus_per_node"):
         value = OmegaConf.select(config, key)
@@ -66,7 +66,7 @@ def describe(config: DictConfig) -> dict[str, Any]:
     for key in ("run_dir", "trainer.experiment_name"):
         if re.search(r"[^\w./~@%+=:,-]", str(OmegaConf.select(config, key))):
             raise ConfigError(
-                f"expected {key} without spaces and signs of the shell, got {OmegaConf.select(config, key)!r}"
+                f"expected {key} without spaces and shell characters, got {OmegaConf.select(config, key)!r}"
             )
     try:
         run_dir, name = str(config.run_dir), str(config.trainer.experiment_name)
@@ -74,7 +74,7 @@ def describe(config: DictConfig) -> dict[str, Any]:
         env_vars = {str(variable): str(value) for variable, value in (runtime_env.get("env_vars") or {}).items()}
     except OmegaConfBaseException as error:
         raise ConfigError(f"the configuration lacks a value: {error}") from error
-    # Slurm gives all nodes of a job alike: engines with devices of their own get nodes of their own.
+    # All nodes of a Slurm job are alike, so engines with separate devices get separate nodes.
     pools = device_pools(config)
     nodes, devices = sum(pool.nodes for pool in pools), max(pool.devices for pool in pools)
     return {
@@ -89,7 +89,7 @@ def describe(config: DictConfig) -> dict[str, Any]:
 
 
 def check_shared(config: DictConfig, working_dir: Path) -> None:
-    """Refuse paths that mean something else on the machines of the cluster: the package is copied, data is not.
+    """Reject paths that differ on the cluster's machines: the package is copied, data is not.
 
     Raises:
         ConfigError: names the keys; or the working directory is not the package's.
@@ -106,5 +106,5 @@ def check_shared(config: DictConfig, working_dir: Path) -> None:
     if keys:
         raise ConfigError(
             "expected absolute paths on a file system that all nodes share, got relative ones: "
-            f"{', '.join(dict.fromkeys(keys))}. Data, models and the run folder do not go along with the package."
+            f"{', '.join(dict.fromkeys(keys))}. Data, models and the run folder are not copied with the package."
         )

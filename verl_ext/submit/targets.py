@@ -1,4 +1,4 @@
-"""What is submitted where: a file rendered from a template of configs/cluster, and the command that takes it."""
+"""Submission targets: a file rendered from a template of configs/cluster, and the command that submits it."""
 
 import argparse
 import os
@@ -19,10 +19,10 @@ from verl_ext.submit.composing import check_shared, describe
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "configs" / "cluster"
 
-# Beside the package and its configurations: what is large, or of one machine alone.
+# Excluded from the package: large files and those of one machine.
 EXCLUDES = (".git", ".venv", "outputs", "tests", "docs", "**/__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
 
-# Ray counts these; on a machine without GPUs they are logical slots (configs/cpu/ray.yaml).
+# Resources that Ray counts; on a machine without GPUs they are logical slots (configs/cpu/ray.yaml).
 _LOGICAL_CPUS = 64
 
 
@@ -31,9 +31,9 @@ class Submission:
     """A rendered file, and the command that submits it.
 
     Args:
-        path: Where the file is written.
-        text: Its contents.
-        command: Refers to the path.
+        path: Path of the file.
+        text: Its content.
+        command: Command that refers to the path.
     """
 
     path: Path
@@ -41,17 +41,17 @@ class Submission:
     command: list[str]
 
     def submit(self) -> int:
-        """Write the file, run the command; its exit status.
+        """Write the file, run the command, and return its exit status.
 
         Raises:
-            ConfigError: the program of the command is not on this machine.
+            ConfigError: the command's program is not installed on this machine.
         """
         # Programs of this Python's environment, which need not be activated.
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         if shutil.which(self.command[0], path=path) is None:
             raise ConfigError(
                 f"{self.command[0]} is not on this machine: submit from one that has it (a login node of the cluster, "
-                "an environment with Ray or SkyPilot), or see with --dry-run what would be submitted."
+                "an environment with Ray or SkyPilot), or print the submission with --dry-run."
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(self.text, encoding="utf-8")
@@ -62,7 +62,7 @@ class Submission:
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of configs/cluster; a value that it lacks is an error."""
+    """A template of configs/cluster; a missing value is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -126,7 +126,7 @@ def ray_job(options: argparse.Namespace, config: DictConfig) -> Submission:
     path = Path("outputs/submit", f"{run['name']}.runtime_env.yaml")
     command = ["ray", "job", "submit", f"--address={options.address}", f"--runtime-env={path}"]
     command += ["--no-wait"] if options.no_wait else []
-    # The job sees the head node's resources; the run's own actors ask for theirs.
+    # The job uses the head node's resources; the run's own actors request theirs.
     return Submission(path, text, [*command, "--", "python", *options.command])
 
 
@@ -151,7 +151,7 @@ def sky(options: argparse.Namespace, config: DictConfig) -> Submission:
     run = describe(config)
     check_shared(config, options.working_dir)
     if run["gpus"] and not options.accelerator:
-        raise ConfigError("expected --accelerator, such as H100: what the machines have is not in the configuration")
+        raise ConfigError("expected --accelerator, such as H100: the configuration does not name the machines' devices")
     text = render(
         "skypilot.yaml.j2",
         **(run | {"env_vars": run["env_vars"] | _assignments(options.env)}),

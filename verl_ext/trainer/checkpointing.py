@@ -1,4 +1,4 @@
-"""Whole checkpoints or none: verl's own files, the data plane, and the state of the control plane."""
+"""Atomic checkpoints: verl's own files, the data plane, and the state of the control plane."""
 
 import contextlib
 import json
@@ -21,15 +21,15 @@ QUEUE_FOLDER = "transfer_queue"
 
 
 def save(trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], None]) -> None:
-    """Write all of it under a temporary name; then one rename and verl's tracker.
+    """Write everything under a temporary name, then rename once and update verl's tracker.
 
     Args:
-        trainer: Whose step this is the checkpoint of.
-        state: Of the control plane.
+        trainer: Trainer whose step is saved.
+        state: State of the control plane.
         save_verls: verl's own `_save_checkpoint`.
 
     Raises:
-        CheckpointError: it could not be written; the one before is untouched.
+        CheckpointError: it could not be written; the previous one is untouched.
     """
     settings = trainer.config.trainer
     checkpoints = CheckpointFolder(Path(settings.default_local_dir))
@@ -38,18 +38,18 @@ def save(trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], No
     callback, text = trainer.checkpoint_callback, json.dumps(state)
     try:
         folder.mkdir(parents=True)
-        if trainer.trainer_mode == "sync":  # verl's other trainers do so themselves, under the same name
+        if trainer.trainer_mode == "sync":  # verl's other trainers save it themselves, under the same name
             data_plane.save(folder / QUEUE_FOLDER)
         (folder / STATE_FILE).write_text(text, encoding="utf-8")
-        # verl's retention knows folders by the name that they were written under, and removes the weights only.
+        # verl's retention identifies folders by their original name, and removes only the weights.
         own = {"default_local_dir": str(checkpoints.saving)} | dict.fromkeys(RETENTION_KEYS)
         trainer.checkpoint_callback = CheckpointCallback()
         with _changed(settings, own):
             save_verls()
         published = checkpoints.publish(trainer.global_steps, num_to_keep(settings))
-    # torch reports a full disk as a RuntimeError, and Ray whatever happens in a worker as an error of its own.
+    # torch reports a full disk as RuntimeError, and Ray wraps any worker error in its own class.
     except (OSError, RuntimeError, ray.exceptions.RayTaskError) as error:
-        if find_death(error) is not None:  # no fault of the disk: the runner names the worker
+        if find_death(error) is not None:  # not a disk error: the runner names the worker
             raise
         raise checkpoints.explain_failed_save(trainer.global_steps, error) from error
     finally:
@@ -61,7 +61,7 @@ def load(trainer: PPOTrainer) -> dict[str, Any] | None:
     """Restore the data plane of the checkpoint that verl has just loaded.
 
     Returns:
-        The state of the control plane; None if the run begins anew or the checkpoint has none.
+        The state of the control plane; None if the run starts from scratch or the checkpoint has none.
 
     Raises:
         CheckpointError: an older version of this plugin wrote it.
@@ -77,7 +77,7 @@ def load(trainer: PPOTrainer) -> dict[str, Any] | None:
     if "parts" not in state:
         raise CheckpointError(
             f"expected the state of the trainer's parts in {folder / STATE_FILE}, got {', '.join(sorted(state))}: an "
-            "older version of this plugin wrote it. Resume with that version, or begin anew in another run_dir"
+            "older version of this plugin wrote it. Resume with that version, or start a new run in another run_dir"
         )
     return state
 

@@ -1,10 +1,10 @@
-"""The reward of rows whose data set this package prepares, by their `data_source`; verl's own for all others.
+"""The reward for rows of this package's data sets, by their `data_source`; verl's own for all others.
 
     reward.custom_reward_function.path: pkg://verl_ext.trainer.default_reward
     reward.custom_reward_function.name: compute_score
 
-`verl_ext.launch` sets this where a configuration names no reward function, and the command that evaluates models uses
-it, so that training and evaluation judge alike.
+`verl_ext.launch` sets this if a configuration names no reward function, and the evaluation command uses it, so that
+training and evaluation score alike.
 """
 
 from collections.abc import Mapping
@@ -25,17 +25,17 @@ def compute_score(
     """Score one response.
 
     Args:
-        data_source: Of the row.
+        data_source: `data_source` of the row.
         solution_str: The response.
-        ground_truth: Of the row.
-        extra_info: Of the row.
-        **kwargs: For verl's function.
+        ground_truth: Ground truth of the row.
+        extra_info: `extra_info` of the row.
+        **kwargs: Passed to verl's function.
 
     Returns:
         The score, or a dict with `score` and more.
 
     Raises:
-        NoRewardError: No function knows the data source.
+        NoRewardError: No function supports the data source.
     """
     row = {"solution_str": solution_str, "ground_truth": ground_truth, "extra_info": extra_info}
     if data_source == arithmetic.DATA_SOURCE:

@@ -12,7 +12,7 @@ KINDS: dict[str, type[Any]] = {"selectors": Selector, "observers": Observer}
 
 
 def configured_selectors(config: DictConfig) -> list[type[Selector]]:
-    """Those of `selectors`, then those of nodes that are enabled: what these score is what the update would see.
+    """The classes of `selectors`, then those of enabled nodes, which score the rows that the update would use.
 
     Raises:
         ConfigError: an entry names no selector.
@@ -23,7 +23,7 @@ def configured_selectors(config: DictConfig) -> list[type[Selector]]:
 
 
 def configured_observers(config: DictConfig) -> list[type[Observer]]:
-    """Those of `observers`.
+    """The classes of `observers`.
 
     Raises:
         ConfigError: an entry names no observer.
@@ -32,20 +32,20 @@ def configured_observers(config: DictConfig) -> list[type[Observer]]:
 
 
 def check_named_parts(config: DictConfig) -> None:
-    """Import what `selectors` and `observers` name: better before Ray starts than after.
+    """Import the classes of `selectors` and `observers`, so that errors show before Ray starts.
 
     Raises:
-        ConfigError: an entry names no such class.
+        ConfigError: an entry does not name such a class.
     """
     for setting in KINDS:
         _listed(config, setting)
 
 
 def trainer_class(config: DictConfig) -> type[Any]:
-    """The one that `trainer_class` names.
+    """The class named by `trainer_class`.
 
     Raises:
-        ConfigError: it names no trainer.
+        ConfigError: it does not name a trainer.
     """
     from verl_ext.trainer.trainer import SignalTrainer
 
@@ -62,21 +62,21 @@ def by_name(parts: list[Part]) -> dict[str, Part]:
     for part in parts:
         name = f"{type(part).__module__}.{type(part).__qualname__}"
         if name in named:
-            raise ConfigError(f"{name} joins this trainer already: take it out of selectors and observers")
+            raise ConfigError(f"{name} is already part of this trainer: remove it from selectors and observers")
         named[name] = part
     return named
 
 
 def worker_class(parts: list[Part]) -> type | None:
-    """The actor's worker that the parts ask for; None for verl's own.
+    """The actor's worker class that the parts require; None for verl's own.
 
     Raises:
-        ConfigError: two parts ask for different ones.
+        ConfigError: two parts require different ones.
     """
     wanted = {type(part).__name__: part.worker_class for part in parts if part.worker_class is not None}
     if len(set(wanted.values())) > 1:
         classes = ", ".join(f"{name} ({worker.__name__})" for name, worker in wanted.items())
-        raise ConfigError(f"Each of these needs an actor of its own, and there is one: {classes}. Leave one out.")
+        raise ConfigError(f"Each of these needs its own actor, but there is only one: {classes}. Leave one out.")
     return next(iter(wanted.values()), None)
 
 

@@ -1,22 +1,22 @@
-"""What a trainer is made of: one `Collector`, any number of `Selector`s and `Observer`s.
+"""The parts of a trainer: one `Collector`, any number of `Selector`s and `Observer`s.
 
-A step of `SignalTrainer`, and where the parts have their say:
+A step of `SignalTrainer`, and where the parts are called:
 
     collector.collect      which rollouts are trained on
-    generate               what else is generated while the engines are awake (all parts)
+    generate               further generation while the engines are awake (all parts)
     [log-probs, engine guard, reference, values: verl's]
-    before_advantages      what an estimator of advantages is to know (all parts)
+    before_advantages      data for an advantage estimator (all parts)
     [advantages, critic's update: verl's]
-    selector.select        which rows the actor's update sees, one selector after the other
+    selector.select        which rows the actor's update uses, one selector after the other
     [actor's update: verl's]
-    selector.after_update  undo what the update alone was to see, the last selector first
-    observer.observe       what is to be seen of the new weights
+    selector.after_update  undo changes made only for the update, last selector first
+    observer.observe       observations of the new weights
     metrics                (all parts)
     [checkpoint, then the engines get the weights: verl's]
-    observer.observe_served  what is to be seen of the new weights in the engines
+    observer.observe_served  observations of the new weights in the engines
 
-A part extends one of the three protocols and is built with its trainer alone, before any process of the run exists.
-What it leaves out does nothing.
+A part extends one of the three protocols and is built with only its trainer, before any process of the run exists.
+Methods that it does not override do nothing.
 """
 
 from abc import abstractmethod
@@ -32,17 +32,17 @@ from verl_ext.serving.data_plane import KVBatchMeta
 
 
 class Trainer(Protocol):
-    """What a part may ask of its trainer.
+    """The interface of a trainer for its parts.
 
     Attributes:
         config: The whole configuration.
-        run_folder: Where the run's records are.
-        global_steps: The step under way, from 1.
-        local_trigger_step: Of the updates of the step under way, the one that is, from 0.
-        weight_version: The step that made the weights which the engines serve now.
+        run_folder: Folder of the run's records.
+        global_steps: The current step, from 1.
+        local_trigger_step: The current update within the step, from 0.
+        weight_version: The step whose weights the engines serve now.
         tokenizer: From `set_up_data` on, with `processor` (None for plain text) and `train_dataset` (verl's).
         actor_rollout_wg: The actor's workers, from `set_up_workers` on.
-        agent_loop_manager: Generates (`verl_ext.serving.agent_loop`); in steps only.
+        agent_loop_manager: Generates (`verl_ext.serving.agent_loop`); only during steps.
     """
 
     config: DictConfig
@@ -73,77 +73,78 @@ class Trainer(Protocol):
         ...
 
     def save_unfinished_step(self) -> None:
-        """Write a checkpoint of the state between two steps, before giving up on the one under way."""
+        """Write a checkpoint of the state between two steps, before giving up the current one."""
         ...
 
 
 class Part(Protocol):
-    """What all parts have in common."""
+    """Base class of all parts."""
 
-    # Of the actor, in place of verl's; extends `ActorRolloutRefWorker`.
+    # Worker class of the actor, instead of verl's; extends `ActorRolloutRefWorker`.
     worker_class: ClassVar[type | None] = None
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
 
     def set_up_data(self) -> None:
-        """Tokenizer and training data are there."""
+        """Called when tokenizer and training data exist."""
 
     def set_up_workers(self) -> None:
-        """Every process is there and a checkpoint is loaded; next, the engines get their first weights."""
+        """Called when every process exists and a checkpoint is loaded, before the engines get their first weights."""
 
     def generate(self) -> None:
-        """Further generation of the step; the last moment at which the engines are awake."""
+        """Additional generation of the step, the last time that the engines are awake."""
 
     def before_advantages(self, batch: KVBatchMeta) -> None:
-        """Tell an advantage estimator of one's own what verl's registry has no argument for.
+        """Pass data to a custom advantage estimator for which verl's registry has no argument.
 
         Args:
-            batch: The rows in the order in which the estimator gets them.
+            batch: The rows in the estimator's order.
         """
 
     def metrics(self) -> dict[str, Any]:
-        """Of the update that is about to end; verl makes one number of those of a step's updates."""
+        """Metrics of the update that is about to end; verl aggregates them over a step's updates."""
         return {}
 
     def summary(self) -> dict[str, Any]:
-        """What the run's summary says beside what it says of every run."""
+        """Additional entries of the run's summary."""
         return {}
 
     def at_rest(self) -> AbstractContextManager[None]:
-        """Nothing of the part changes within: a checkpoint is written. For a part with a thread of its own."""
+        """Keep the part unchanged inside this context while a checkpoint is written. For a part with its own thread."""
         return nullcontext()
 
     def before_checkpoint(self) -> None:
-        """Write to the data plane what must be in its checkpoint."""
+        """Write data to the data plane that must be in its checkpoint."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What travels with a checkpoint; JSON-able."""
+        """State saved in checkpoints; JSON-serialisable."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` gave; the data plane is restored already. Comes before `set_up_workers`."""
+        """Restore what `state_dict` returned; the data plane is already restored. Called before `set_up_workers`."""
 
     def end(self) -> None:
         """Training is over."""
 
 
 class Collector(Part, Protocol):
-    """Which rollouts a step is trained on.
+    """Chooses the rollouts that a step trains on.
 
     Attributes:
-        submits_prompts: It sends prompts to the engines itself; without, verl submits a batch of them before each step.
+        submits_prompts: Whether it sends prompts to the engines itself; otherwise verl submits a batch of them before
+            each step.
     """
 
     submits_prompts: ClassVar[bool] = True
 
     @abstractmethod
     def collect(self, num_prompts: int) -> KVBatchMeta:
-        """All rollouts of so many prompts, siblings together."""
+        """All rollouts of this many prompts, siblings together."""
         ...
 
     def progress(self) -> tuple[int, int] | None:
-        """How many prompts of the batch under way are done, and of how many; None: not known.
+        """How many prompts of the current batch are done, and of how many; None if unknown.
 
         Called in another thread while `collect` runs.
         """
@@ -154,44 +155,45 @@ class Collector(Part, Protocol):
         """Add a step to the run's totals of rollouts and tokens.
 
         Args:
-            batch: What was trained on, in all updates of the step.
-            metrics: Of the step; changed where verl made one number of what is none.
+            batch: The rows trained on, in all updates of the step.
+            metrics: Metrics of the step; changed where verl aggregated values that cannot be.
             totals: Changed.
         """
         ...
 
 
 class Selector(Part, Protocol):
-    """Which rows of a batch the actor's update sees, and with which weights.
+    """Chooses the rows of a batch that the actor's update uses, and their weights.
 
-    The critic, where there is one, learns from every row. Not asked during a critic's warm-up.
+    The critic, where there is one, learns from every row. Not called during a critic's warm-up.
     """
 
     @abstractmethod
     def select(self, batch: KVBatchMeta) -> KVBatchMeta | None:
-        """Choose by the advantages and all else that `verl_ext.serving.data_plane` has of these rows.
+        """Choose by the advantages and all other columns of these rows in `verl_ext.serving.data_plane`.
 
         Returns:
             The batch, or a part of it in whole mini-batches (`data_plane.select_rows`), whose other rows are freed
-            after the update; None: this step makes no update. Columns may be changed: an advantage of 0 takes a row
-            out of the policy's gradient, a mask out of the loss too.
+            after the update; None: this step makes no update. Columns may be changed: an advantage of 0 removes a row
+            from the policy's gradient, a mask also from the loss.
         """
         ...
 
     def after_update(self, batch: KVBatchMeta) -> None:
-        """Undo what only the update was to see: the step's metrics come from the columns as they are then.
+        """Undo changes made only for the update: the step's metrics are computed from the columns after this.
 
         Args:
-            batch: The rows that the update saw; if it was called off, all that there were.
+            batch: The rows that the update used; all rows if it was skipped.
         """
 
 
 class Observer(Part, Protocol):
-    """What is to be seen of the new weights."""
+    """Observes the new weights."""
 
     @abstractmethod
     def observe(self, batch: KVBatchMeta) -> None:
-        """Runs at the end of every step's computation (a critic's warm-up too), before the engines get the weights.
+        """Runs at the end of every step's computation (also during a critic's warm-up), before the engines get the
+        weights.
 
         Args:
             batch: The rows of the step.

@@ -1,4 +1,4 @@
-"""What a trainer writes into the run folder as it goes: status, metrics, totals, the first validation, the summary."""
+"""A trainer's records in the run folder: status, metrics, totals, the first validation, the summary."""
 
 import time
 from pathlib import Path
@@ -19,11 +19,11 @@ class RecordedTrainer(PPOTrainer):
     """verl's trainer with records.
 
     Attributes:
-        run_folder: Where the records are.
-        metrics_stream: One record a step.
-        status: What the run is doing.
-        totals: What it has cost so far.
-        val_accuracy: Of the newest validation; `val_accuracy_before`: of the first.
+        run_folder: Folder of the records.
+        metrics_stream: One record per step.
+        status: The run's current state.
+        totals: Its cost so far.
+        val_accuracy: Accuracy of the newest validation; `val_accuracy_before`: of the first.
     """
 
     def __init__(self, config: DictConfig) -> None:
@@ -45,7 +45,7 @@ class RecordedTrainer(PPOTrainer):
         self._step_began = time.perf_counter()
 
     def _validate(self) -> dict[str, float]:
-        # Before the first step of this command there is none under way.
+        # Before the first step of this command there is no current step.
         self.status.at_work("validating", step=self.global_steps, of=self.total_training_steps)
         began = time.perf_counter()
         metrics = self.validation_metrics()
@@ -55,16 +55,16 @@ class RecordedTrainer(PPOTrainer):
         if self.global_steps == 0:
             seconds = time.perf_counter() - began
             self.run_folder.write_first_validation(metrics, seconds, self.num_validation_prompts())
-            # Every logger gets step 0 at 0 rollouts and 0 seconds, where the pages have it.
+            # Every logger gets step 0 at 0 rollouts and 0 seconds, as the pages show it.
             return {**metrics, **self.totals.metrics(), STEP: 0}
         return metrics
 
     def validation_metrics(self) -> dict[str, float]:
-        """verl's, `val-core/{set}/…` among them; override to measure something else."""
+        """verl's metrics, including `val-core/{set}/…`; override to measure something else."""
         return super()._validate()
 
     def num_validation_prompts(self) -> int | None:
-        """How many prompts `validation_metrics` is of; None: it is of something else."""
+        """Number of prompts of `validation_metrics`; None if it measures something else."""
         return len(self.val_dataset)
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
@@ -92,7 +92,7 @@ class RecordedTrainer(PPOTrainer):
         self.metrics_stream.append(metrics)
 
     def summary(self) -> dict[str, Any]:
-        """The run in a few numbers; recipes and parts add theirs."""
+        """Summary of the run; recipes and parts add their entries."""
         return {
             "val_accuracy_before": self.val_accuracy_before,
             "val_accuracy_after": self.val_accuracy,

@@ -1,4 +1,4 @@
-"""Keeps the texts of a few rollouts of every step: what does the policy write now?"""
+"""Keeps the texts of a few rollouts of every step, to see what the policy writes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from verl_ext.trainer.parts import Observer, Trainer
 
 
 class RolloutRecorder(Observer):
-    """Writes the best and the worst rollout of some prompts, before selectors take rollouts out of the batch.
+    """Writes the best and the worst rollout of some prompts, before selectors remove rollouts from the batch.
 
     Attributes:
         records: The file.
@@ -24,7 +24,7 @@ class RolloutRecorder(Observer):
         self._found: list[dict[str, Any]] = []
 
     def set_up_workers(self) -> None:
-        if self._trainer.global_steps == 0:  # of a run that ended before its first checkpoint
+        if self._trainer.global_steps == 0:  # from a run that ended before its first checkpoint
             self.records.cut_back_to(0)
 
     def before_advantages(self, batch: KVBatchMeta) -> None:
@@ -33,7 +33,7 @@ class RolloutRecorder(Observer):
         groups: dict[str, dict[str, str]] = {}
         for key, tag in zip(batch.keys, batch.tags, strict=True):
             if not tag.get("is_padding", False):
-                # Of several outputs of a rollout, the last one.
+                # The last of several outputs of a rollout.
                 groups.setdefault(uid_of(key), {})[session_key(key)] = key
         rollouts = {uid: list(keys.values()) for uid, keys in groups.items()}
         drawn = draw_prompts(rollouts, self.settings.prompts_per_step, self._trainer.global_steps)
@@ -46,7 +46,7 @@ class RolloutRecorder(Observer):
         self._found = []
 
     def _records(self, keys: list[str], partition: str, room: int) -> list[dict[str, Any]]:
-        """Of one prompt."""
+        """The records of one prompt."""
         scores = data_plane.read(keys, partition, ["rm_scores"])["rm_scores"]
         rewards = [float(row.sum()) for row in scores.unbind()]
         chosen = best_and_worst(rewards)
@@ -74,7 +74,7 @@ class RolloutRecorder(Observer):
         return self._trainer.tokenizer.decode(ids.tolist(), skip_special_tokens=True)
 
     def _value(self, rows: Any, column: str, place: int) -> Any:
-        """Of a column that not every data set has."""
+        """A value of an optional column."""
         if column not in rows.keys():  # noqa: SIM118 - a TensorDict's `in` is about its values
             return None
         value = list(rows[column])[place]

@@ -1,6 +1,6 @@
-"""verl's trainers, made of parts: a collector, selectors and observers (see `parts.py`).
+"""verl's trainers composed of parts: a collector, selectors and observers (see `parts.py`).
 
-verl's own step runs as it is. What it calls are the seams: the collector stands behind `replay_buffer.sample`, the
+verl's own step runs unchanged and calls the seams: the collector is behind `replay_buffer.sample`, the
 engine guard follows `_compute_old_log_prob`, the selectors are within `_update_actor`, the observers after the step.
 """
 
@@ -32,29 +32,29 @@ from verl_ext.trainer.verl_collector import CollectedBuffer, VerlCollector
 from verl_ext.trainer.watchdogs import start_watchdogs
 from verl_ext.trainer.workers import replace_workers
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "self.llm_server_manager": "verl.workers.rollout.llm_server.LLMServerManager",
     "self.actor_rollout_wg": "verl.single_controller.ray.base.RayWorkerGroup",
 }
 
-# Timer of a collector's waiting, until the step's end gives it its name.
+# Timer of a collector's waiting, renamed at the end of the step.
 _WAITING = "waiting_for_rollouts"
 
 
 class SignalTrainer(RecordedTrainer):
-    """A trainer of verl's made of parts, with a metrics stream in the run folder, an engine guard and a watchdog.
+    """A verl trainer composed of parts, with a metrics stream in the run folder, an engine guard and a watchdog.
 
-    What runs is `in_mode(…)`, which stands over verl's trainer of that mode.
+    Use `in_mode(…)` to run it, which extends verl's trainer of that mode.
 
     Args:
         config: verl's configuration with `run_dir`, `engine_guard` and `watchdog`.
 
     Attributes:
-        verl_mode: Of verl's trainer underneath, as `trainer.v1.trainer_mode` names it.
-        collector: Which rollouts are trained on.
-        selectors: Which of them the update sees, in the order in which they choose.
-        observers: What is to be seen of the new weights.
+        verl_mode: Mode of the underlying verl trainer, as in `trainer.v1.trainer_mode`.
+        collector: Chooses the rollouts to train on.
+        selectors: Choose those that the update uses, in order.
+        observers: Observe the new weights.
         parts: All of them by the dotted paths of their classes; none before `build_parts`.
     """
 
@@ -66,12 +66,12 @@ class SignalTrainer(RecordedTrainer):
 
     def __init__(self, config: DictConfig) -> None:
         with open_dict(config):
-            # verl's classes ask it, and `verl_ext.launch.runner` has put our own name there.
+            # verl's classes read it, and `verl_ext.launch.runner` has put our own name there.
             config.trainer.v1.trainer_mode = self.verl_mode
         if config.trainer.device != "cpu":  # the CPU backend registers its own
             replica.register()
         super().__init__(config)
-        # Not in `_build_replay_buffer`: who asks verl for its buffer, or for the user's own, gets that.
+        # Not in `_build_replay_buffer`, so that verl's own buffer, or the user's, stays accessible.
         self.replay_buffer = CollectedBuffer(self.replay_buffer, self._collect)
         self.watchdog: EngineWatchdog | None = None
         self._version_sent = 0
@@ -80,10 +80,10 @@ class SignalTrainer(RecordedTrainer):
 
     @classmethod
     def in_mode(cls, mode: str) -> type["SignalTrainer"]:
-        """This trainer over verl's own of a mode.
+        """This trainer on top of verl's trainer of a mode.
 
         Args:
-            mode: sync, or another that verl's registry of trainers has.
+            mode: sync, or another mode in verl's registry of trainers.
         """
         base = get_trainer_cls(mode)
         name = f"{cls.__name__}Over{base.__name__}"
@@ -92,7 +92,7 @@ class SignalTrainer(RecordedTrainer):
     # ------------------------------ parts ------------------------------
 
     def build_parts(self) -> None:
-        """Make the parts anew, with nothing in them: the recipe's own, then those that the configuration names."""
+        """Create all parts again, empty: the recipe's own, then those that the configuration names."""
         self.collector = self.new_collector()
         self.selectors = [*self.new_selectors(), *(c(self) for c in loading.configured_selectors(self.config))]
         self.observers = [*self.new_observers(), *(c(self) for c in loading.configured_observers(self.config))]
@@ -100,23 +100,23 @@ class SignalTrainer(RecordedTrainer):
         self.parts = loading.by_name([self.collector, *self.selectors, *self.observers])
 
     def new_collector(self) -> Collector:
-        """Override for a collector of the recipe's own."""
+        """Override for the recipe's own collector."""
         return VerlCollector(self)
 
     def new_selectors(self) -> list[Selector]:
-        """Override for selectors of the recipe's own; `self.collector` is there."""
+        """Override for the recipe's own selectors; `self.collector` exists."""
         return []
 
     def new_observers(self) -> list[Observer]:
-        """Override for observers of the recipe's own."""
+        """Override for the recipe's own observers."""
         return []
 
-    # ------------------------------ what parts ask for ------------------------------
+    # ------------------------------ interface for parts ------------------------------
 
     @property
     def weight_version(self) -> int:
-        """The step that made the weights which the engines serve now."""
-        # verl counts the step under way, and sends the weights at its end.
+        """The step whose weights the engines serve now."""
+        # verl counts the current step, and sends the weights at its end.
         return max(self.global_steps - 1, self._version_sent)
 
     def timed(self, name: str) -> contextlib.AbstractContextManager[None]:
@@ -132,7 +132,7 @@ class SignalTrainer(RecordedTrainer):
         return self._fetch_one_gen_batch()
 
     def save_unfinished_step(self) -> None:
-        """Checkpoint between two steps: the weights are those of the step before."""
+        """Checkpoint between two steps, with the weights of the previous step."""
         self.global_steps -= 1
         try:
             self._save_checkpoint()
@@ -146,22 +146,22 @@ class SignalTrainer(RecordedTrainer):
         return {} if self.collector.submits_prompts else super().prepare_step()
 
     def _add_async_warmup_batches(self, num_warmup_batches: float) -> None:
-        # And further ones before the first step.
+        # And additional ones before the first step.
         if not self.collector.submits_prompts:
             super()._add_async_warmup_batches(num_warmup_batches)
 
     def _reissue_inflight_prompts(self, partition_id: str = data_plane.TRAIN) -> int:
-        # And anew what was under way when a checkpoint was written.
+        # And again those in flight when a checkpoint was written.
         return 0 if self.collector.submits_prompts else super()._reissue_inflight_prompts(partition_id)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
         batch = super().step(metrics, timing_raw)
-        # Counted here, not in `_compute_metrics`: the checkpoint of this step is written in between.
+        # Counted here, not in `_compute_metrics`: the checkpoint of this step is written before that.
         self.collector.count(batch, metrics, self.totals)
         return batch
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], sample_batch_size: int) -> KVBatchMeta:
-        """verl's, then the observers; verl's timer `gen` is of all that goes on while the engines are awake."""
+        """verl's step, then the observers; verl's timer `gen` covers everything while the engines are awake."""
         waited = timing_raw.pop("gen", 0.0)
         batch = super()._step_once(metrics, timing_raw, sample_batch_size)
         timing_raw["collect"] = timing_raw.get("collect", 0.0) + timing_raw["gen"]
@@ -185,7 +185,7 @@ class SignalTrainer(RecordedTrainer):
         return metrics
 
     def _collect(self, num_prompts: int) -> KVBatchMeta:
-        """Behind `replay_buffer.sample`, between `on_sample_begin` and `on_sample_end`."""
+        """Called by `replay_buffer.sample`, between `on_sample_begin` and `on_sample_end`."""
         with self.status.counting(self.collector.progress):
             batch = self.collector.collect(num_prompts)
         for part in self.parts.values():
@@ -206,7 +206,8 @@ class SignalTrainer(RecordedTrainer):
         return super()._compute_advantage(batch, metrics=metrics)
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        """verl's update on what the selectors leave; then their undoing, and the end of the rows that were left out."""
+        """verl's update on the selected rows; afterwards selectors undo their changes, and unselected rows are
+        freed."""
         chosen, asked, updates = batch, list[Selector](), True
         with self._timed_within("select", outer="update_actor"):
             for selector in self.selectors:
@@ -226,7 +227,7 @@ class SignalTrainer(RecordedTrainer):
 
     @contextlib.contextmanager
     def _timed_within(self, name: str, outer: str) -> Iterator[None]:
-        """A timer within one of verl's, whose seconds do not count for verl's."""
+        """A timer inside one of verl's, whose seconds are not counted in verl's."""
         began = time.perf_counter()
         with self.timed(name):
             yield
@@ -241,14 +242,14 @@ class SignalTrainer(RecordedTrainer):
     def _init_dataloader(self) -> None:
         gen_batch_size = self.config.data.gen_batch_size
         super()._init_dataloader()
-        if self.parts and self.collector.submits_prompts:  # verl fetches them one by one where it is asynchronous
+        if self.parts and self.collector.submits_prompts:  # verl fetches them one by one if it is asynchronous
             self.config.data.gen_batch_size = gen_batch_size
         for part in self.parts.values():
             part.set_up_data()
 
     def _build_replay_buffer(self) -> ReplayBuffer:
         buffer = super()._build_replay_buffer()
-        if hasattr(buffer, "poll_interval"):  # which a sampler of the user's own need not have
+        if hasattr(buffer, "poll_interval"):  # which a user's sampler may lack
             buffer.poll_interval = self.config.trainer.v1.sampler.get("poll_interval_s", buffer.poll_interval)
         return buffer
 
@@ -275,7 +276,7 @@ class SignalTrainer(RecordedTrainer):
         self.write_summary()
 
     def summary(self) -> dict[str, Any]:
-        """With what the parts add."""
+        """verl's metrics plus those of the parts."""
         return super().summary() | {
             name: value for part in self.parts.values() for name, value in part.summary().items()
         }
@@ -283,16 +284,16 @@ class SignalTrainer(RecordedTrainer):
     # ------------------------------ checkpoints ------------------------------
 
     def signal_state(self) -> dict[str, Any]:
-        """State that travels with a checkpoint; must be JSON-able. Extend, do not replace."""
+        """State saved in checkpoints; must be JSON-serialisable. Extend, do not replace."""
         totals = copy.deepcopy(self.totals)
-        # A checkpoint is written in the middle of its step: count what of the step is over.
+        # A checkpoint is written in the middle of its step: count the finished part of the step.
         seconds = {("gen" if name == _WAITING else name): value for name, value in self.timing_raw.items()}
         totals.add_step(seconds | {"step": time.perf_counter() - self._step_began})
         parts = {name: part.state_dict() for name, part in self.parts.items()}
         return {"totals": totals.state_dict(), "val_accuracy_before": self.val_accuracy_before, "parts": parts}
 
     def load_signal_state(self, state: dict[str, Any]) -> None:
-        """Restore what `signal_state` gave; the data plane is restored already. A part that is new begins anew."""
+        """Restore what `signal_state` returned; the data plane is already restored. A new part starts empty."""
         self.totals = RunTotals.from_state(state["totals"])
         self.val_accuracy_before = state["val_accuracy_before"]
         for name, part in self.parts.items():
@@ -307,7 +308,7 @@ class SignalTrainer(RecordedTrainer):
             checkpointing.save(self, self.signal_state(), super()._save_checkpoint)
 
     def _load_checkpoint(self) -> None:
-        # Damaged ones are out of the way: `prepare_resume` looked before Ray was started.
+        # Damaged ones were moved away: `prepare_resume` checked before Ray was started.
         super()._load_checkpoint()
         state = checkpointing.load(self)
         if state is not None:

@@ -1,4 +1,4 @@
-"""verl's own way to collect a batch, as a part; and the seam behind which every collector stands."""
+"""verl's own way to collect a batch, as a part; and the seam in front of every collector."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -11,21 +11,21 @@ from verl_ext.serving.data_plane import KVBatchMeta
 from verl_ext.serving.rollout_key import session_key
 from verl_ext.trainer.parts import Collector, Trainer
 
-# verl's counters of groups that its own dynamic sampling generated and threw away.
+# verl's counters of groups that its own dynamic sampling generated and discarded.
 FILTERED_GROUPS = ("evicted_samples", "discarded_surplus_samples")
 
-# What tests/compat/contract_uses.py cannot see: what verl's objects here are.
+# Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
     "self._trainer.replay_buffer.verl": "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer",
 }
 
 
 class CollectedBuffer:
-    """In the place of verl's replay buffer: samples for training come from a collector, all else from verl's.
+    """Replaces verl's replay buffer: samples for training come from a collector, everything else from verl's.
 
     Args:
         verl: verl's buffer, or the one that `trainer.v1.sampler.custom_sampler` names.
-        collect: Gives the rollouts of so many prompts.
+        collect: Returns the rollouts of this many prompts.
     """
 
     def __init__(self, verl: ReplayBuffer, collect: Callable[[int], KVBatchMeta]) -> None:
@@ -33,7 +33,7 @@ class CollectedBuffer:
         self._collect = collect
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, Any]]:
-        """verl's signature; the collector's metrics come with those of the other parts."""
+        """verl's signature; the collector's metrics are added with those of the other parts."""
         if partition_id != data_plane.TRAIN:
             return self.verl.sample(global_steps=global_steps, partition_id=partition_id, batch_size=batch_size)
         return self._collect(batch_size), {}
@@ -43,7 +43,7 @@ class CollectedBuffer:
 
 
 class VerlCollector(Collector):
-    """The next prompts of the loader with all their rollouts, or what verl's dynamic sampling lets through."""
+    """The next prompts of the loader with all their rollouts, or those that verl's dynamic sampling keeps."""
 
     submits_prompts: ClassVar[bool] = False
 
@@ -61,16 +61,16 @@ class VerlCollector(Collector):
         return batch
 
     def progress(self) -> tuple[int, int] | None:
-        """As verl's buffer has read them last; a sampler of the user's own may count in another way."""
+        """As last read by verl's buffer; a user's sampler may count differently."""
         finished = getattr(self._trainer.replay_buffer.verl, "finished_keys", None)
         if finished is None:
             return None
-        # The buffer forgets them all before it reads them again.
+        # The buffer clears them all before it reads them again.
         self._done = max(self._done, len(finished.get(data_plane.TRAIN, ())))
         return min(self._done, self._wanted), self._wanted
 
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
-        """Every rollout that was generated is trained on, but for verl's filtered groups."""
+        """Every generated rollout is trained on, except verl's filtered groups."""
         config = self._trainer.config
         rows = zip(batch.keys, batch.tags, strict=True)
         trained = [(key, tag["response_len"]) for key, tag in rows if not tag.get("is_padding", False)]
@@ -87,7 +87,7 @@ class VerlCollector(Collector):
         return self._metrics
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        # The checkpoint was written while the step's own batch was still there: it has been trained on. What an
-        # asynchronous trainer has beside it, its buffer tells apart.
+        # The checkpoint was written while the step's own batch still existed: it has been trained on. An asynchronous
+        # trainer's buffer distinguishes its other rows.
         if self._trainer.trainer_mode == "sync":
             data_plane.clear(list(data_plane.tags(data_plane.TRAIN)), data_plane.TRAIN)

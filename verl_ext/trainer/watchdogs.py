@@ -1,4 +1,4 @@
-"""What watches engines and nodes while a trainer of verl's waits for them."""
+"""Watchdogs of engines and nodes while a verl trainer waits for them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,15 +15,15 @@ from verl_ext.serving.watchdog import EngineWatchdog
 def start_watchdogs(
     replicas: Sequence[RolloutReplica], workers: Sequence[Any], settings: WatchdogSettings, ledger: Path
 ) -> tuple[EngineWatchdog | None, NodeWatchdog]:
-    """Start both; before the first weight synchronisation, which is where a failing engine would hang the run.
+    """Start both; before the first weight synchronisation, where a failing engine would hang the run.
 
     Args:
-        replicas: Of the rollout engine; without one there is no watchdog of engines.
-        workers: Actor handles of those that the trainer waits for.
-        settings: When an engine counts as hung.
-        ledger: File that the engines' processes are recorded in.
+        replicas: Replicas of the rollout engine; without any there is no watchdog of engines.
+        workers: Handles of the actors that the trainer waits for.
+        settings: Criteria for a hung engine.
+        ledger: File that records the engines' processes.
     """
-    # A replica over several nodes has its engine's core on the first.
+    # A replica on several nodes has its engine's core on the first.
     servers = [replica.servers[0] for replica in replicas]
     engines = EngineWatchdog(servers, workers, settings.interval_s, settings.hang_timeout_s) if servers else None
     if engines is not None:

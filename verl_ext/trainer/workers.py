@@ -1,4 +1,4 @@
-"""The workers' classes: verl's own of a mode, the parts' and the CPU's."""
+"""Worker classes: verl's own of a mode, the parts' and the CPU's."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ from verl_ext.core.compat import undecorated
 from verl_ext.trainer import loading
 from verl_ext.trainer.parts import Part
 
-# Roles of which the actor is one.
+# Roles that include the actor.
 ACTORS = (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef)
 
 
 def replace_workers(classes: dict[Role, Any], parts: list[Part], device: str) -> None:
-    """Put the workers that the parts ask for, and those of the CPU, in the place of verl's.
+    """Replace verl's workers by those that the parts require, and those of the CPU.
 
     Args:
         classes: verl's Ray actor classes by role; changed.
-        parts: Of the trainer.
+        parts: Parts of the trainer.
         device: "cpu", or an accelerator.
 
     Raises:
-        ConfigError: two parts ask for different actors.
+        ConfigError: two parts require different actors.
     """
     wanted = loading.worker_class(parts)
     for role in ACTORS:
@@ -37,7 +37,7 @@ def replace_workers(classes: dict[Role, Any], parts: list[Part], device: str) ->
 
 
 def _actor(verls: type, device: str) -> type:
-    """The class that verl decorated, of which Ray has made another; on the CPU, ours of it."""
+    """The class that verl decorated, behind Ray's actor class; on the CPU, our version of it."""
     if not issubclass(verls, DetachActorWorker):
         return ActorRolloutRefWorker
     if device != "cpu":
@@ -48,7 +48,7 @@ def _actor(verls: type, device: str) -> type:
 
 
 def _joined(wanted: type | None, verls: type) -> type:
-    """A part's worker over verl's of the mode, which has methods that the trainer's mode calls."""
+    """A part's worker on top of verl's worker of the mode, which has methods that the trainer's mode calls."""
     if wanted is None or issubclass(wanted, verls):
         return wanted or verls
     return type(f"{wanted.__name__}Over{verls.__name__}", (wanted, verls), {"__module__": wanted.__module__})

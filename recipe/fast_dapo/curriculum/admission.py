@@ -1,19 +1,19 @@
-"""What screening gives and costs, and how many prompts to take into it for one batch. Pure."""
+"""The yield and cost of screening, and how many prompts to admit for one batch. Pure."""
 
 import math
 
-# Of the evidence on how many prompts qualify, what is kept at each further prompt: the last hundred or so count.
+# Discount per prompt of the evidence on how many qualify: about the last hundred prompts count.
 _DISCOUNT = 0.99
 
 
 class ScreeningRecord:
-    """What screening gave and cost lately, discounted by prompts.
+    """Recent yield and cost of screening, discounted per prompt.
 
     Starts with two prompts of which one qualified: admitting too few costs another look, too many costs rollouts.
 
     Attributes:
         screened, qualified: Prompts.
-        wasted: Rollouts of prompts that did not qualify.
+        wasted: Rollouts spent on prompts that did not qualify.
     """
 
     def __init__(self, screened: float = 2.0, qualified: float = 1.0, wasted: float = 4.0) -> None:

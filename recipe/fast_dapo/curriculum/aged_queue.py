@@ -1,4 +1,4 @@
-"""A queue that gives up its first item or its stalest, both in O(1) amortised. Pure."""
+"""A queue that returns its first or its stalest item, both in amortised O(1). Pure."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class AgedQueue(Generic[T]):
-    """First in, first out; also gives up its stalest item without a scan.
+    """First in, first out; also returns its stalest item without a scan.
 
     Arrival order is nearly the order of age, but a continuation that failed and was repeated arrives late with old
     samples. So the names are also kept by version, and the versions in a heap whose top always has items.
@@ -28,16 +28,16 @@ class AgedQueue(Generic[T]):
 
     @property
     def oldest_version(self) -> int | None:
-        """Of all items; None if there is none."""
+        """The oldest version of all items; None if the queue is empty."""
         return self._versions[0] if self._versions else None
 
     @property
     def num_by_version(self) -> dict[int, int]:
-        """How many items there are of each version that has any."""
+        """Number of items per version; versions without items are left out."""
         return {version: len(names) for version, names in self._names_by_version.items()}
 
     def push(self, name: str, version: int, item: T, *, front: bool = False) -> None:
-        """Add an item under a name that no other has, at the end or at the front."""
+        """Add an item under a unique name, at the end or at the front."""
         if version not in self._names_by_version:
             self._names_by_version[version] = OrderedDict()
             heappush(self._versions, version)
@@ -56,7 +56,7 @@ class AgedQueue(Generic[T]):
         return self.remove(next(iter(self._names_by_version[self._versions[0]])))
 
     def remove(self, name: str) -> T:
-        """Take out the item of this name, which must be there."""
+        """Remove and return the item with this name, which must exist."""
         version, item = self._items.pop(name)
         del self._names_by_version[version][name]
         if not self._names_by_version[version]:

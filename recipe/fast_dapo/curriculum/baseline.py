@@ -1,4 +1,4 @@
-"""A baseline for every single rollout, from all that was known of its prompt before it. Pure.
+"""A baseline for each rollout, from everything known about its prompt before it. Pure.
 
 A group's mean is a poor baseline: with 2 rollouts it is the other one, with 1 there is none, and where all rewards are
 equal nothing is learned. The posterior of the prompt's pass rate knows more. Rollout i has the advantage r_i - b_i with
@@ -31,8 +31,8 @@ def leave_one_out_baselines(rewards_G: np.ndarray, stages_G: np.ndarray, mean: f
 
     Args:
         rewards_G: (G,) rewards.
-        stages_G: (G,) int, the stage that generated each: the first rollouts of a prompt have 0, those that were asked
-            for after their rewards were known have 1, and so on.
+        stages_G: (G,) int, the stage that generated each: the first rollouts of a prompt have 0, those requested after
+            their rewards were known have 1, and so on.
         mean: Reward expected of the prompt before its first rollout.
         strength: Rollouts that this expectation counts as, at least 0. With 0 the only rollout of a first stage has
             the baseline 0.
@@ -74,7 +74,7 @@ class RewardScale:
 
     @staticmethod
     def sums_of(successes_G: np.ndarray, rewards_G: np.ndarray) -> np.ndarray:
-        """Of some rollouts."""
+        """The sums over some rollouts."""
         x, r = np.asarray(successes_G, dtype=np.float64), np.asarray(rewards_G, dtype=np.float64)
         return np.array([len(x), x.sum(), r.sum(), (x * x).sum(), (x * r).sum()])
 
@@ -96,13 +96,13 @@ class RewardScale:
 
 
 def credibility(rewards_PG: list[np.ndarray]) -> tuple[float, float]:
-    """Mean and strength of a common expectation of the prompts of a pool, for groups without a posterior.
+    """Mean and strength of one common prior for all prompts of a pool, for groups without a posterior.
 
     Buehlmann's credibility: the strength is the variance within groups over that between their means, by unbiased
     moments. Prompts that are all alike give a large one, at most 1e6.
 
     Args:
-        rewards_PG: The rewards of each group, of which at least two have two or more.
+        rewards_PG: Rewards per group; at least two groups need two or more.
 
     Returns:
         (mean, strength); a strength of 0 where there are too few groups.

@@ -16,11 +16,11 @@ _FIXED_SETTINGS = ("n", "n_continue", "success_threshold", "correction", "train_
 
 
 def pack_state(settings: CurriculumSettings, state: CurriculumState) -> dict[str, Any]:
-    """Everything, in containers that `json.dumps` takes.
+    """The whole state, in containers that `json.dumps` accepts.
 
     Prompts in flight are saved at the front of the queue they came from: a generation call that never returned is
-    repeated (its partial rollouts are not in here). Posteriors of prompts that wait are not saved: `set_posteriors`
-    gives newer ones. Those that a group was begun with are, as its baseline is made of them.
+    repeated (its partial rollouts are not in here). Posteriors of waiting prompts are not saved, because
+    `set_posteriors` gives newer ones. A group's initial posterior is saved, because its baseline is computed from it.
     """
     in_flight = [entry.group for entry in state.in_flight.values()]
 
@@ -45,11 +45,11 @@ def pack_state(settings: CurriculumSettings, state: CurriculumState) -> dict[str
 
 
 def unpack_state(settings: CurriculumSettings, packed: Mapping[str, Any]) -> CurriculumState:
-    """What `pack_state` gave, under settings whose batch sizes and limits may differ from those it was saved under.
+    """Restore what `pack_state` returned; batch sizes and limits may differ from those it was saved with.
 
     Raises:
-        ValueError: another format, another n, n_continue, success_threshold, correction or train_on (the saved
-            samples were taken and judged under them), or a state whose prompts or rollouts do not add up.
+        ValueError: another format, another n, n_continue, success_threshold, correction or train_on (the saved samples
+            depend on them), or a state whose prompts or rollouts do not add up.
     """
     version = packed.get("state_version")
     if version == 2:
@@ -83,7 +83,7 @@ def unpack_state(settings: CurriculumSettings, packed: Mapping[str, Any]) -> Cur
 
 
 def _from_version_2(settings: CurriculumSettings, packed: Mapping[str, Any]) -> dict[str, Any]:
-    """A state of the release before train_on: one rule for all groups, and two stages at most that mattered."""
+    """Upgrade a state from before `train_on` existed: one rule for all groups, and at most two stages that mattered."""
     rule = settings.group_rule
 
     def group(old: Sequence[Any]) -> list[Any]:
@@ -98,7 +98,7 @@ def _from_version_2(settings: CurriculumSettings, packed: Mapping[str, Any]) -> 
 
 
 def _from_version_3(packed: Mapping[str, Any]) -> dict[str, Any]:
-    """A state of the release before graded successes: every group had the threshold of the run, and the whole band."""
+    """Upgrade a state from before graded successes: every group used the run's threshold and the whole band."""
     grading = [packed["settings"]["success_threshold"], list(WHOLE_BAND)]
 
     def group(old: Sequence[Any]) -> list[Any]:
@@ -109,7 +109,7 @@ def _from_version_3(packed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_conservation(state: CurriculumState) -> None:
-    """Raises ValueError if a prompt or a rollout is missing or there twice."""
+    """Raises ValueError if a prompt or a rollout is missing or duplicated."""
     fates = state.prompts_by_fate()
     added = fates.pop("added")
     if added != sum(fates.values()) or len(state.indices) != fates["live"]:

@@ -16,7 +16,7 @@ TrainOn = Literal["qualified", "all"]
 
 
 class CurriculumLimits(Settings):
-    """What a user sets of the controller under `curriculum`; the configuration has it all, and more."""
+    """The controller's settings under `curriculum`, which has others as well."""
 
     schedule: Schedule = "streaming"
     """merged: continuation of one round and screening of the next share one generation call.
@@ -25,33 +25,36 @@ class CurriculumLimits(Settings):
 
     train_on: TrainOn = "all"
     """qualified: prompts whose screening is all wrong or all right are dropped, as in the original method.
-    all: they are trained on with their screening rollouts, and nothing that was generated is thrown away; it takes
-    curriculum.baseline=posterior for these to teach anything."""
+    all: they are trained on with their screening rollouts, so no rollout is wasted. They only contribute to the
+    gradient with curriculum.baseline=posterior."""
 
     correction: Correction = "none"
-    """What undoes the over-representation of rare passes among screened prompts (see correction.py):
+    """Correction for the over-representation of rare passes among screened prompts (see correction.py):
     none | horvitz_thompson: advantages weighted by 1 / P(kept | passes) | continuation_only: train on n_continue
     rollouts."""
 
     max_num_gen_batches: int = Field(default=0, ge=0)
     """Generation rounds allowed until a training batch is complete; 0: no limit. A streaming round is gen_batch_size
-    prompts. Past it the run writes a checkpoint and ends with the pass rates it saw."""
+    prompts. Beyond it the run writes a checkpoint and stops, listing the pass rates it saw."""
 
     max_buffer_prompts: int | None = Field(default=None, ge=0)
-    """Finished prompts kept for later steps beyond the one training batch, stalest dropped first; null: all of them."""
+    """Finished prompts kept for later steps in addition to one training batch; the stalest are dropped first. null: no
+    limit."""
 
     max_staleness: int | None = Field(default=4, ge=0)
-    """Weight versions that a trained sample may lag behind; null: no limit. Training waits for unfinished prompts that
-    would lag further and takes them first (trainer.v1.sampler.max_off_policy_strategy=wait), or does not (drop).
-    Samples beyond the limit are dropped either way, and their prompts screened anew."""
+    """Maximum age of a trained sample in weight versions; null: no limit. With
+    trainer.v1.sampler.max_off_policy_strategy=wait, training waits for unfinished prompts that would exceed it, and
+    takes them first; with drop it does not wait. Samples beyond the limit are always dropped, and their prompts are
+    screened again."""
 
     success_threshold: float | None = 0.5
     """A rollout passes when its success metric exceeds this. null: successes are graded, numbers from 0 to 1. A
-    screening is then mixed when they differ, and predictor=posterior chooses by their variance."""
+    screening is then mixed when they differ, and predictor=posterior chooses prompts by their variance."""
 
     band: tuple[float, float] = WHOLE_BAND
-    """[low, high]: a screening whose mean success (pass rate) is not between these is too hard or too easy, as one that
-    is all wrong or all right. [0, 1]: a pass and a failure are enough; [0.1, 0.9]: 1 pass of 16 is not."""
+    """[low, high]: a prompt whose mean success (pass rate) in screening is outside this open interval counts as too
+    hard or too easy. With [0, 1], one pass and one failure are enough to qualify; with [0.1, 0.9], 1 pass out of 16 is
+    not."""
 
     @property
     def grading(self) -> Grading:
@@ -63,31 +66,31 @@ class CurriculumSettings(CurriculumLimits):
     """Sizes and limits of the curriculum."""
 
     n: int = Field(ge=1)
-    """Screening rollouts of a prompt (sequential screening: at most)."""
+    """Screening rollouts per prompt (sequential screening: the maximum)."""
 
     n_continue: int = Field(ge=0)
-    """Further rollouts of a prompt that qualifies after n; 0: screening is all there is."""
+    """Additional rollouts of a prompt that qualifies; 0: none."""
 
     train_batch_size: int = Field(ge=1)
-    """Prompts of a training batch."""
+    """Prompts per training batch."""
 
     gen_batch_size: int = Field(ge=1)
-    """merged: new prompts of a round. streaming: prompts in screening at once."""
+    """merged: new prompts per round. streaming: prompts in screening at the same time."""
 
     stale: Stale = "wait"
     """What happens to a prompt whose samples would be more than `max_staleness` versions old after the next update.
-    wait: training waits until it is finished and takes it first, so that none is thrown away for being slow; only
-    what more than fills the batch is dropped. drop: its samples are released, and it is screened anew."""
+    wait: training waits for it and takes it first, so that no slow prompt is wasted; only prompts that do not fit the
+    batch are dropped. drop: its samples are released, and it is screened again."""
 
     ahead: float = Field(default=0.0, ge=0.0)
-    """Batches in generation beyond the one that is collected; streaming alone. 0: all that began has ended when a batch
-    is complete. Above, what is still in flight then goes on under the next weights."""
+    """Batches generated ahead of the one being collected (streaming only). 0: all generation has ended when a batch is
+    complete. Above 0, prompts in flight continue under the next weights."""
 
     batches_per_version: int = Field(default=1, ge=1)
     """Training batches between two weight versions of the engines."""
 
     max_attempts: int = Field(default=3, ge=1)
-    """Failed generation calls in a row until a prompt is given up."""
+    """Consecutive failed generation calls after which a prompt is given up."""
 
     @model_validator(mode="after")
     def _check_what_is_left_to_train_on(self) -> Self:
@@ -109,7 +112,7 @@ class CurriculumSettings(CurriculumLimits):
     def _check_ahead(self) -> Self:
         if self.ahead and self.schedule == "merged":
             raise ValueError(
-                "schedule=merged waits for every rollout of a call, so that nothing is generated ahead: set "
+                "schedule=merged waits for every rollout of a call, so it cannot generate ahead: set "
                 "schedule=streaming, or trainer.v1.trainer_mode=sync"
             )
         return self
@@ -122,21 +125,21 @@ class CurriculumSettings(CurriculumLimits):
 
     @property
     def num_under_way(self) -> int:
-        """Prompts that are to be ready or expected to become so."""
+        """Target number of prompts that are ready or expected to become ready."""
         return math.floor(self.train_batch_size * (1 + self.ahead))
 
     @property
     def max_in_screening(self) -> int:
-        """Streaming: prompts in screening at once."""
+        """Streaming: maximum number of prompts in screening at the same time."""
         return math.ceil(self.gen_batch_size * (1 + self.ahead))
 
     @property
     def group_size(self) -> int:
-        """Samples of a continued prompt in a training batch: the most that any prompt has there."""
+        """Samples of a continued prompt in a training batch, the maximum of any prompt."""
         return self.n_continue if self.correction == "continuation_only" else self.n + self.n_continue
 
     @property
     def group_rule(self) -> GroupRule:
-        """For every prompt of the run."""
+        """The grading of all prompts of the run."""
         trains_screening = self.correction != "continuation_only"
         return GroupRule(self.group_size, trains_screening, self.train_on == "all", self.grading)

@@ -1,7 +1,7 @@
 """What screening does to the gradient, and how to undo it. Pure.
 
 A prompt is *kept* when its screening was mixed. Its group, all N samples, is then trained on, and a group with c passes
-has a gradient estimate g(c) (RLOO, GRPO, any estimator that is 0 when all rewards are equal). Trained as it is, the
+has a gradient estimate g(c) (RLOO, GRPO, any estimator that is 0 when all rewards are equal). Without a correction, the
 expected gradient of a kept prompt is
 
     E[g(c) | kept]   instead of   E[g(c)],

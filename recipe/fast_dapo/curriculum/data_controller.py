@@ -4,7 +4,7 @@ The first phase is screening: every prompt gets n rollouts. The second is contin
 n_continue more, and joins a training batch with all n + n_continue. One that always fails or always passes joins it as
 it is (`train_on="all"`), or is dropped ("qualified"): for RLOO and GRPO it has zero advantage everywhere.
 
-`records.Fate` draws the ways of a prompt, and `grading.py` has what a success is where rewards are graded.
+`records.Fate` has a diagram of a prompt's life; `grading.py` defines success for graded rewards.
 
 Screening of new prompts and continuation of those that qualified share one generation call (`schedule="merged"`):
 
@@ -25,12 +25,12 @@ mixed, and new ones are admitted only until the expected number of ready prompts
         if not controller.num_in_flight: break
         controller.update_prompts(finished(), weight_version, more_to_come=True)
 
-All of a step's rollouts then come from the same weights; what is ready beyond the batch waits for the next step.
+All of a step's rollouts then come from the same weights; extra ready prompts wait for the next step.
 
 How a prompt is screened is a `ScreeningPlan`, fixed before its first rollout (`screening.py`): all n at once, or in
 chunks, by the posterior of its pass rate. Only small records live here; the tensors stay in the data plane under
 `Sample.key`. No prompt and no rollout is lost or duplicated (`conservation`, `rollout_conservation`), a refused call
-changes nothing, and a step costs O(1) a prompt whatever the size of the buffer.
+changes nothing, and a step costs O(1) per prompt, whatever the size of the buffer.
 """
 
 from collections import deque
@@ -66,7 +66,7 @@ class DataController:
 
     Args:
         settings: Sizes and limits.
-        screening_chunk: Rollouts a stage of sequential screening, which is planned by each prompt's posterior (see
+        screening_chunk: Rollouts per stage of sequential screening, which each prompt's posterior plans (see
             `set_posteriors`); None: all n rollouts at once.
     """
 
@@ -77,17 +77,17 @@ class DataController:
 
     @property
     def prompts_for_first_generation_phase(self) -> deque[Prompt]:
-        """Prompts that wait for their screening."""
+        """Prompts waiting for screening."""
         return self._state.waiting
 
     @property
     def prompts_for_second_generation_phase(self) -> AgedQueue[TrainingGroup]:
-        """Prompts whose screening was mixed, which wait for their continuation."""
+        """Prompts with a mixed screening, waiting for continuation."""
         return self._state.qualified
 
     @property
     def prompts_for_training(self) -> AgedQueue[TrainingGroup]:
-        """Prompts with all their rollouts. Who prefers another order of training sets another queue of the same."""
+        """Prompts with all their rollouts. To train in another order, set another queue of the same interface."""
         return self._state.ready
 
     @prompts_for_training.setter
@@ -96,7 +96,7 @@ class DataController:
 
     @property
     def num_prompts_for_training(self) -> int:
-        """Prompts with all their rollouts, as a number."""
+        """Number of prompts with all their rollouts."""
         return len(self._state.ready)
 
     @property
@@ -106,12 +106,13 @@ class DataController:
 
     @property
     def weight_version(self) -> int:
-        """The newest version that `update_prompts` or `evict` was told of."""
+        """The newest version passed to `update_prompts` or `evict`."""
         return self._state.weight_version
 
     @property
     def num_gen_batches(self) -> int:
-        """Generation rounds since the last training batch; for streaming, `gen_batch_size` screened prompts are one."""
+        """Generation rounds since the last training batch; with streaming, a round is `gen_batch_size` screened
+        prompts."""
         return self._state.num_gen_batches(self.settings)
 
     @property
@@ -131,7 +132,7 @@ class DataController:
         return list(islice(self._state.waiting, self._state.num_to_admit(self.settings)))
 
     def add_new_prompts_first_generation_phase(self, prompts: Iterable[Prompt]) -> None:
-        """Queues new prompts for screening; raises ValueError, adding none, if a uid is live or comes twice."""
+        """Queues new prompts for screening; raises ValueError, adding none, if a uid is live or duplicated."""
         prompts, state = list(prompts), self._state
         indices: dict[str, int | str] = {}
         for prompt in prompts:
@@ -143,10 +144,10 @@ class DataController:
         state.counts.add("added", len(prompts))
 
     def set_posteriors(self, posteriors: Iterable[tuple[float, float]]) -> None:
-        """Gives each of `prompts_to_screen` the (alpha, beta) that sequential screening plans by.
+        """Gives each of `prompts_to_screen` the (alpha, beta) that sequential screening uses.
 
-        Before each `get_generation_inputs`, since evidence comes in while a prompt waits to be screened anew.
-        Raises ValueError, changing nothing, unless there are as many.
+        Call it before each `get_generation_inputs`, because new evidence may arrive while a prompt waits. Raises
+        ValueError, changing nothing, if the lengths differ.
         """
         pairs = zip(self.prompts_to_screen(), posteriors, strict=True)
         prompts = [replace(prompt, alpha=alpha, beta=beta) for prompt, (alpha, beta) in pairs]
@@ -162,11 +163,11 @@ class DataController:
             raise TooManyGenerationBatches(explain_missing_batch(self.settings, state.counts, ready, waiting))
 
     def get_generation_inputs(self) -> list[GenerationInput]:
-        """What to generate now; these prompts are in flight until `update_prompts` hands them back.
+        """Returns what to generate now; these prompts are in flight until `update_prompts` gets their results.
 
-        Merged: everything that waits, for one call. Streaming: all continuations, and as many new prompts as the batch
-        is expected to need. Continuations come first: they complete the batch, hold samples that age, and are the
-        longer jobs, so an engine that serves in order does not end waiting for them.
+        Merged: all waiting prompts, in one call. Streaming: all continuations, plus the number of new prompts that the
+        batch is expected to need. Continuations come first: they complete the batch, hold samples that age, and are the
+        longer jobs, so an engine that serves in order does not wait for them at the end.
 
         Raises:
             TooManyGenerationBatches: see `check_num_gen_batches`; while prompts are in flight, streaming waits for
@@ -190,7 +191,7 @@ class DataController:
         return inputs
 
     def screening_plan(self, prompt: Prompt) -> ScreeningPlan:
-        """How a prompt whose screening begins is screened; raises ValueError if it needs a posterior and has none."""
+        """The screening plan of a new prompt; raises ValueError if it needs a posterior and has none."""
         if self.screening_chunk is None:
             return fixed_plan(self.settings.n)
         if prompt.alpha is None or prompt.beta is None:
@@ -201,7 +202,7 @@ class DataController:
     def update_prompts(
         self, samples: Mapping[str, Sequence[Sample]], weight_version: int, *, more_to_come: bool = False
     ) -> UpdateResult:
-        """Takes results of what is in flight and moves every prompt of them on; then evicts, see `evict`.
+        """Processes results of prompts in flight, then evicts (see `evict`).
 
         Args:
             samples: by uid, in session order. A prompt with fewer samples than asked failed: it goes back to the front
@@ -214,7 +215,7 @@ class DataController:
             ValueError: what `check_results` refuses. Nothing has changed then.
         """
         check_results(self._state, self.settings.grading, samples, weight_version)
-        # A whole call is handled in the order of its dispatch: equal runs give equal batches.
+        # Results are handled in dispatch order, so that equal runs give equal batches.
         answered = list(samples if more_to_come else self._state.in_flight)
         taken = take_results(self._state, self.settings, samples, answered)
         evicted = self.evict(weight_version)
@@ -228,9 +229,9 @@ class DataController:
         """Drops samples that are too old under `weight_version`, then the stalest ready prompts beyond the bound.
 
         Call it after a weight update: leftovers age without a generation round. A prompt whose oldest sample is more
-        than `max_staleness` versions behind expires: its samples are released, and it is screened anew, before the
-        prompts that wait; prompts in flight are judged when they return. With stale="wait" only finished prompts can
-        come to that, where more were due than a batch holds. The bound, `train_batch_size + max_buffer_prompts`, never
+        than `max_staleness` versions behind expires: its samples are released, and it is screened again before the
+        waiting prompts; prompts in flight are judged when they return. With stale="wait" this happens only to finished
+        prompts, when more were due than fit into a batch. The bound, `train_batch_size + max_buffer_prompts`, never
         costs a batch; staleness can. Raises ValueError if the version fell.
         """
         state = self._state
@@ -245,15 +246,17 @@ class DataController:
         return self.num_prompts_for_training >= self.settings.train_batch_size
 
     def is_ready_for_training(self) -> bool:
-        """Whether a whole batch is there, with all that would be too old in a later one (stale="wait")."""
+        """Whether a whole batch is ready, including all prompts that would be too old for a later one
+        (stale="wait")."""
         return self.has_whole_batch and not self._state.must_wait(self.settings)
 
     def get_training_data(self) -> list[TrainingGroup]:
-        """Takes out the `train_batch_size` prompts that finished first; raises RuntimeError if there are fewer.
+        """Removes and returns the `train_batch_size` prompts that finished first; raises RuntimeError if there are
+        fewer.
 
         With stale="wait" those that would be too old after this batch come before all others.
 
-        With `correction="continuation_only"` a group's first `num_screening` samples are not to be trained on.
+        With `correction="continuation_only"` a group's first `num_screening` samples are not trained on.
         """
         state, wanted = self._state, self.settings.train_batch_size
         if (ready := len(state.ready)) < wanted:
@@ -274,15 +277,15 @@ class DataController:
         return group.samples[group.num_screening if self.settings.correction == "continuation_only" else 0 :]
 
     def live_indices(self) -> set[int | str]:
-        """Indices of all live prompts, for a choice of others."""
+        """Indices of all live prompts, to be excluded when choosing new ones."""
         return set(self._state.indices.values())
 
     def live_uids(self) -> set[str]:
-        """Uids of all live prompts: whose rows the data plane must still have."""
+        """Uids of all live prompts, whose rows must still be in the data plane."""
         return set(self._state.indices)
 
     def live_names(self) -> set[str]:
-        """Uids and sample keys of all live prompts: what the data plane must still hold."""
+        """Uids and sample keys of all live prompts, which must still be in the data plane."""
         return self._state.indices.keys() | self._state.keys
 
     def conservation(self) -> dict[str, int]:
@@ -294,7 +297,8 @@ class DataController:
         return self._state.rollouts_by_fate()
 
     def metrics(self) -> dict[str, float]:
-        """By the names of `METRICS`: counts since `reset_step_metrics`, totals of the run, and the queues now."""
+        """Metrics by their names in `METRICS`: counts since `reset_step_metrics`, totals of the run, and current queue
+        sizes."""
         return self._state.metrics(self.settings)
 
     def reset_step_metrics(self) -> None:
@@ -302,9 +306,10 @@ class DataController:
         self._state.counts.reset("step")
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, in containers that `json.dumps` takes; see `pack_state`."""
+        """The whole state, in containers that `json.dumps` accepts; see `pack_state`."""
         return pack_state(self.settings, self._state)
 
     def load_state_dict(self, packed: Mapping[str, Any]) -> None:
-        """Replaces everything by a saved state; raises ValueError, changing nothing, if `unpack_state` refuses it."""
+        """Replaces the whole state by a saved one; raises ValueError, changing nothing, if `unpack_state` refuses
+        it."""
         self._state = unpack_state(self.settings, packed)

@@ -1,27 +1,27 @@
-"""How many prompts of which age the next batch must take, so that none grows too old: earliest deadline first. Pure.
+"""How many prompts of each age the next batch must take so that none gets too old: earliest deadline first. Pure.
 
 A prompt whose oldest sample is of weight version v is trained on under version v + S at the latest, where S is
-`max_staleness`. K batches of M prompts are taken under every version, and L are left under the current one, c. So for
-what is of version v or older there are still
+`max_staleness`. K batches of M prompts are taken under every version, and L are left under the current one, c. So
+prompts of version v or older can still be trained on in
 
     batches(v) = L + K (v + S - c)
 
-with the next one. What is live of these versions beyond the M (batches(v) - 1) prompts of the later ones must be in the
-next batch (`required`), or some of it will be too old, whatever comes after. Where every batch keeps to that and no
-more is admitted than has room (`capacity`), everything is trained on in time.
+batches, the next one included. If more prompts of these versions are live than the M (batches(v) - 1) that fit into the
+later batches, the rest must be in the next batch (`required`), or some will get too old. If every batch does this and
+no more prompts are admitted than fit (`capacity`), all are trained on in time.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# A sum of shares may miss the whole number that it is.
+# Floating-point tolerance for sums of shares.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Deadlines:
-    """The batches that are to come.
+    """The batches to come.
 
     Attributes:
         batch_size: M, prompts per batch.
@@ -39,11 +39,11 @@ class Deadlines:
 
     @property
     def capacity(self) -> int:
-        """Prompts that have room in the batches which what is generated now may still go into."""
+        """Prompts that fit into the batches which rollouts generated now may still join."""
         return self.batch_size * self._batches(self.version)
 
     def required(self, live: Mapping[int, float]) -> dict[int, int]:
-        """Prompts of each version or older ones that the next batch must take, from the oldest version on.
+        """Prompts of each version or older that the next batch must take, from the oldest version up.
 
         Args:
             live: By version, how many prompts wait for a batch or are expected to.

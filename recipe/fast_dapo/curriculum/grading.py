@@ -1,7 +1,7 @@
-"""What a rollout's success counts, and when a screening is mixed. Pure.
+"""The success of a rollout, and when a screening is mixed. Pure.
 
 With a threshold a rollout passes or fails, and its success is 1 or 0. Without one it is graded: any number s in [0, 1].
-What is known of a prompt is the same in both cases: its number of rollouts, the sum of s (its passes, which may be
+The statistics of a prompt are the same in both cases: its number of rollouts, the sum of s (its passes, which may be
 fractional) and the sum of s (1 - s). With m = E[s] the variance of its successes is
 
     Var[s] = E[s^2] - m^2 = m (1 - m) - E[s (1 - s)].
@@ -23,7 +23,7 @@ class Grading:
 
     Attributes:
         success_threshold: A rollout passes when its success metric exceeds this; None: the metric is the success.
-        band: (low, high), between which a screening's mean success has to be, and equal to neither.
+        band: (low, high), an open interval that must contain a screening's mean success.
     """
 
     success_threshold: float | None = 0.5
@@ -35,10 +35,10 @@ class Grading:
         return self.success_threshold is None
 
     def success(self, value: float) -> float:
-        """0 or 1 with a threshold, as an int; without one the value itself.
+        """The success: 0 or 1 (int) with a threshold, otherwise the value itself.
 
         Args:
-            value: Of the success metric.
+            value: The success metric.
         """
         return float(value) if self.success_threshold is None else int(value > self.success_threshold)
 
@@ -52,12 +52,13 @@ class Grading:
         return mean <= sum(self.band) / 2
 
     def needs_passes(self, option: str, why: str, other: str) -> str | None:
-        """What is wrong with an option that counts passes where another rule decides who qualifies; None: nothing.
+        """The error message for an option that counts passes when another rule decides which prompts qualify; None if
+        it is fine.
 
         Args:
-            option: As a user writes it.
+            option: As the user writes it.
             why: What it does, up to "and".
-            other: The setting in its place.
+            other: The setting to use instead.
         """
         found = ["success_threshold=null"] * self.is_graded + [f"band={list(self.band)}"] * (self.band != WHOLE_BAND)
         if not found:
@@ -67,7 +68,8 @@ class Grading:
         )
 
     def problem(self, n: int, correction: str) -> str | None:
-        """What contradicts screenings of n rollouts, or their correction, and what to change; None: nothing."""
+        """The error message if n rollouts or the correction contradict this grading, with what to change; None if they
+        do not."""
         low, high = self.band
         if not 0 <= low < high <= 1:
             return (

@@ -1,4 +1,4 @@
-"""The curriculum's bookkeeping: what it counts, and what the counts say when no batch can be made.
+"""The curriculum's counters, and the diagnosis from them when no batch can be made.
 
 Nothing here decides what happens to a prompt: that is `data_controller.py`.
 """
@@ -14,19 +14,19 @@ _OUTCOMES = {
     "screened": ("prompts", "prompts whose screening has ended"),
     "qualified": ("prompts", "screened prompts with 0 < pass rate < 1, or in curriculum.band, which are continued"),
     "all_wrong": ("prompts", "screened prompts dropped because no rollout passed, or as too hard for curriculum.band"),
-    "all_right": ("prompts", "screened prompts dropped because every rollout passed, or as too easy for it"),
-    "all_wrong_kept": ("prompts", "those of all_wrong that are trained on, with train_on=all"),
-    "all_right_kept": ("prompts", "those of all_right that are trained on, with train_on=all"),
+    "all_right": ("prompts", "screened prompts dropped as all rollouts passed, or as too easy for curriculum.band"),
+    "all_wrong_kept": ("prompts", "prompts of all_wrong that are trained on, with train_on=all"),
+    "all_right_kept": ("prompts", "prompts of all_right that are trained on, with train_on=all"),
     "failed": ("events", "generation calls that returned fewer rollouts of a prompt than asked"),
     "expired": (
         "prompts",
-        "prompts whose samples exceeded max_staleness: the samples are dropped, the prompt is screened anew",
+        "prompts whose samples exceeded max_staleness: the samples are dropped, the prompt is screened again",
     ),
     "evicted_overflow": ("prompts", "ready prompts dropped for exceeding max_buffer_prompts, stalest first"),
     "given_up": ("prompts", "prompts dropped after max_attempts failed calls in a row"),
     "trained": ("prompts", "prompts handed to the trainer"),
     "rounds": ("calls", "generation calls completed"),
-    "generated_rollouts": ("rollouts", "rollouts returned by generation, those of failed prompts included"),
+    "generated_rollouts": ("rollouts", "rollouts returned by generation, including those of failed prompts"),
     "generated_tokens": ("tokens", "response tokens of generated_rollouts"),
     "trained_rollouts": ("rollouts", "rollouts handed to the trainer"),
     "uninformative_rollouts": ("rollouts", "rollouts of prompts dropped as all_wrong or all_right"),
@@ -48,22 +48,22 @@ _RATIOS = {
     "generated_to_trained": ("ratio", "generated_rollouts / trained_rollouts; left out when nothing was trained"),
 }
 _GAUGES = {
-    "first_phase_prompts": ("prompts", "prompts that wait for their screening"),
-    "second_phase_prompts": ("prompts", "qualified prompts that wait for their continuation"),
+    "first_phase_prompts": ("prompts", "prompts waiting for screening"),
+    "second_phase_prompts": ("prompts", "qualified prompts waiting for continuation"),
     "ready_prompts": ("prompts", "prompts with all their rollouts, waiting to be trained on"),
-    "in_flight_prompts": ("prompts", "prompts in the generation call now under way"),
+    "in_flight_prompts": ("prompts", "prompts in the current generation call"),
     "num_gen_batches": (
         "calls",
         "merged: generation calls since the last training batch; streaming: gen_batch_sizes screened since",
     ),
-    "buffered_rollouts": ("rollouts", "finished rollouts of prompts that wait or are in flight"),
+    "buffered_rollouts": ("rollouts", "finished rollouts of prompts that are waiting or in flight"),
     "unaccounted_rollouts": (
         "rollouts",
         "generated minus trained, uninformative, expired, failed, set aside and buffered; always 0",
     ),
     "expected_qualified_share": (
         "fraction",
-        "discounted share of screened prompts that qualified, which streaming admits by",
+        "discounted share of screened prompts that qualified, used by streaming to admit prompts",
     ),
 }
 _AGES = {
@@ -76,9 +76,9 @@ METRICS: dict[str, tuple[str, str]] = {
     **{f"curriculum/{name}": entry for name, entry in {**_OUTCOMES, **_RATIOS, **_AGES, **_GAUGES}.items()},
     HISTOGRAM_NAME: (
         "prompts",
-        "prompts with exactly k passes in a screening of n rollouts, for each k from 0 to n; graded: nearest to k",
+        "prompts with exactly k passes in a screening of n rollouts, k from 0 to n; graded: sum nearest to k",
     ),
-    "curriculum/total/added": ("prompts", "prompts that entered the curriculum; since the start of the run"),
+    "curriculum/total/added": ("prompts", "prompts that entered the curriculum since the start of the run"),
     **{
         f"curriculum/total/{name}": (unit, f"{text}; since the start of the run")
         for name, (unit, text) in {**_OUTCOMES, **_RATIOS}.items()
@@ -118,7 +118,7 @@ class CurriculumCounts:
 
         Args:
             ages: Weight versions of the rollouts that are trained on.
-            num_tokens: Theirs.
+            num_tokens: Response tokens of these rollouts.
             num_set_aside: Rollouts of the same prompts that are not trained on.
         """
         self.reset("batch")
@@ -180,11 +180,11 @@ class CurriculumCounts:
 
 
 def explain_missing_batch(settings: CurriculumSettings, counts: CurriculumCounts, ready: int, waiting: int) -> str:
-    """The message of `TooManyGenerationBatches`: what was seen since the last training batch, and what to change.
+    """The message of `TooManyGenerationBatches`: the counts since the last training batch, and what to change.
 
     Args:
         ready: Prompts ready for training.
-        waiting: Prompts that wait for their continuation.
+        waiting: Prompts waiting for continuation.
     """
     limit, wanted, gen_batch_size = settings.max_num_gen_batches, settings.train_batch_size, settings.gen_batch_size
     window, passes, n = counts.windows["batch"], counts.passes["batch"], counts.n
@@ -192,13 +192,11 @@ def explain_missing_batch(settings: CurriculumSettings, counts: CurriculumCounts
     histogram = ", ".join(f"{k}/{n}: {count}" for k, count in enumerate(passes))
     seen = (
         f"no training batch after {rounds} rounds of generation (max_num_gen_batches={limit}): {ready} of {wanted} "
-        f"prompts are ready and {waiting} wait for their continuation. {screened} prompts were screened with n={n}; "
+        f"prompts are ready and {waiting} wait for continuation. {screened} prompts were screened with n={n}; "
         f"prompts by passes: {histogram}."
     )
     if window["failed"]:
-        seen += (
-            f" {window['failed']} times a prompt came back with fewer rollouts than asked: look at generation first."
-        )
+        seen += f" {window['failed']} prompts came back with fewer rollouts than requested: check generation first."
     changes = []
     wider = "" if settings.band == WHOLE_BAND else ", a wider band"
     if window["all_wrong"]:
@@ -210,9 +208,9 @@ def explain_missing_batch(settings: CurriculumSettings, counts: CurriculumCounts
     if window["all_right"]:
         changes.append(f"{window['all_right']} prompts were all right: use harder ones{wider} or a larger rollout.n")
     if window["expired"]:
-        changes.append(f"{window['expired']} times a qualified prompt grew too old: raise max_staleness")
+        changes.append(f"{window['expired']} qualified prompts got too old: raise max_staleness")
     if qualified:
-        # One round more than the screening needs: the last continuation runs in the round after its screening.
+        # One more round than screening needs: the last continuation runs in the round after its screening.
         needed = rounds + 1 + math.ceil(max(0, wanted - ready - waiting) * screened / (qualified * gen_batch_size))
         changes.append(
             f"at this rate the batch needs about {needed} rounds of gen_batch_size={gen_batch_size}: raise "

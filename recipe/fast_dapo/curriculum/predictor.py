@@ -14,11 +14,10 @@ the variance m (1 - m) - e, where e is the posterior mean of the prompt's shortf
 shrunk towards k m0 (1 - m0) by the strength of its prior, which has the mean m0. k is the shortfall of all rollouts
 over the sum of their m0 (1 - m0). Where successes are 0 or 1, e is 0 and the order is that of the distance to 1/2.
 
-Evidence lags behind a policy that learns: predictions are corrected by how the last ones came out
-(`recalibration.py`).
+Evidence lags behind a policy that learns: predictions are corrected by the errors of recent ones (`recalibration.py`).
 
-The prior is fitted to the pool by what has been seen of it, and to what each prompt is (`prior.py`): a pool in which
-nearly nothing is mixed makes unknown prompts unattractive, and prompts that look like those that were mixed attract.
+The prior is fitted to the outcomes seen so far and to each prompt's features (`prior.py`): in a pool where almost no
+prompt is mixed, unknown prompts are rarely chosen, and prompts similar to mixed ones are chosen more often.
 
 No prompt starves: a share 1/`exploration_epochs` of all choices goes to the prompts whose last choice is longest ago,
 so every prompt is chosen at least once in `exploration_epochs` epochs (an epoch: as many choices as there are prompts).
@@ -53,13 +52,14 @@ class PassRatePosterior:
 
     Args:
         num_prompts: P.
-        settings: Of the posterior and of choices.
-        features_PF: (P, F) what is known of each prompt without a rollout; None: nothing.
+        settings: Settings of the posterior and of the choices.
+        features_PF: (P, F) features of each prompt, known without a rollout; None: no features.
         sources_P: (P,) int, the number of each prompt's data source, from 0; None: all have the same.
 
     Attributes:
-        shortfall_share: Of the variance m (1 - m) of passes and failures, what graded successes lack; 0 for 0 or 1.
-        reliability: How its predictions came out.
+        shortfall_share: By how much the variance of graded successes falls short of m (1 - m), as a share of it; 0 for
+            successes of 0 or 1.
+        reliability: Predictions compared with outcomes.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class PassRatePosterior:
         self._passes = np.zeros(num_prompts)
         self._fails = np.zeros(num_prompts)
         self._shortfall = np.zeros(num_prompts)
-        self._version = np.zeros(num_prompts, dtype=np.int64)  # to which the three above are discounted
+        self._version = np.zeros(num_prompts, dtype=np.int64)  # the version to which the three above are discounted
         self.shortfall_share = 0.0
         self._choices = LeastRecent(np.argsort(self._rng.permutation(num_prompts)))
         self._rest = Rest(num_prompts, settings.rest_epochs)
@@ -105,18 +105,19 @@ class PassRatePosterior:
         return strength * mean, strength * (1 - mean)
 
     def _evidence(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean and strength of the posterior as it was seen, and the share of rollouts in its strength."""
+        """Uncorrected mean and strength of the posterior, and the share of rollouts in its strength."""
         prior, kept = self.prior(positions), self._kept(positions)
         passes, fails = kept * self._passes[positions], kept * self._fails[positions]
         strength = prior.alpha + prior.beta + passes + fails
         return (prior.alpha + passes) / strength, strength, (passes + fails) / strength
 
     def _kept(self, positions: np.ndarray) -> np.ndarray:
-        """Of the evidence of each prompt, what counts now."""
+        """Discount factor of each prompt's evidence now."""
         return self.settings.discount ** (self.weight_version - self._version[positions])
 
     def shortfall(self, positions: np.ndarray) -> np.ndarray:
-        """What is expected of E[s (1 - s)] of the prompts now, float64 of the shape of `positions`; 0 for 0 or 1."""
+        """The current estimate of each prompt's E[s (1 - s)], float64 of the shape of `positions`; 0 for successes of 0
+        or 1."""
         (alpha, beta), kept = self.prior(positions), self._kept(positions)
         strength = alpha + beta
         expected = self.shortfall_share * alpha * beta / strength  # strength times k m0 (1 - m0)
@@ -129,14 +130,14 @@ class PassRatePosterior:
         return list(zip(alpha.tolist(), beta.tolist(), strict=True))
 
     def set_weight_version(self, weight_version: int) -> None:
-        """Say which policy is in force; evidence is discounted from here, and the prior fitted to what was seen."""
+        """Announce a new policy: evidence is discounted, and the prior is fitted to the outcomes seen."""
         if weight_version < self.weight_version:
             raise ValueError(f"expected weight_version >= {self.weight_version}, got {weight_version}")
         self.weight_version = int(weight_version)
         if self.settings.recalibrate:
             self.recalibration.fit(self.weight_version)
         seen = np.flatnonzero(self._passes + self._fails)
-        # The most recent ones tell most of what the policy can do now; ties by position, so that equal runs are equal.
+        # The most recent outcomes are the most informative about the current policy; ties by position, for determinism.
         latest = seen[np.argsort(self._version[seen], kind="stable")][-MAX_FITTED:]
         kept = self._kept(latest)
         self.prior.fit(latest, kept * self._passes[latest], kept * self._fails[latest])
@@ -155,7 +156,7 @@ class PassRatePosterior:
         """Add the outcomes of rollouts of one prompt by the current policy, and compare them with the prediction.
 
         Args:
-            position: Of the prompt.
+            position: Position of the prompt.
             passes: Sum of the successes s.
             fails: Sum of 1 - s.
             shortfall: Sum of s (1 - s), see `grading.py`; 0 where each is 0 or 1.
@@ -197,15 +198,15 @@ class PassRatePosterior:
         self._exploration_credit -= num_explored
         explored = self._choices.oldest(num_explored, unavailable)
         unavailable[explored] = True
-        # So many are enough, whichever of them are unavailable.
+        # Enough candidates, even if all excluded ones are among them.
         num_drawn = max(self.settings.max_candidates, count + num_unavailable)
         everything = num_drawn >= len(self)
         drawn = np.arange(len(self)) if everything else self._rng.choice(len(self), num_drawn, replace=False)
         candidates = drawn[~unavailable[drawn]]
         drawn_rates = self._rng.beta(*self.posterior(candidates))
-        # Of the variance from 1/4, the root: with passes and failures exactly |rate - 1/2|, and no tie more.
+        # Square root of 1/4 minus the variance: exactly |rate - 1/2| with passes and failures, without additional ties.
         distance = np.sqrt((drawn_rates - 0.5) ** 2 + self.shortfall(candidates))
-        # One that rests comes after all others: where these are too few, the one that has rested longest for its turn.
+        # Resting prompts come after all others; if they are needed, the one whose rest is most complete comes first.
         remaining = self._rest.remaining(candidates)
         distance = np.where(remaining > 0, 1 + remaining, distance)
         chosen = np.concatenate([explored, candidates[self._floor.best(candidates, distance, count, explored)]])
@@ -214,7 +215,7 @@ class PassRatePosterior:
         return chosen
 
     def calibration(self) -> dict[str, float]:
-        """The scores of `reliability` since its last reset, and what the prior is now."""
+        """The scores of `reliability` since its last reset, and the current prior."""
         scores = self.reliability.scores()
         if not scores:
             return {}
@@ -227,7 +228,7 @@ class PassRatePosterior:
     # ------------------------------ state ------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, in containers that `json.dumps` takes; arrays as base64, about 50 bytes a prompt."""
+        """The whole state, in containers that `json.dumps` accepts; arrays as base64, about 50 bytes per prompt."""
         return {
             "state_version": _STATE_VERSION,
             "num_prompts": len(self),
@@ -244,13 +245,13 @@ class PassRatePosterior:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], order_P: np.ndarray | None = None) -> None:
-        """Replace everything by a saved state.
+        """Replace the whole state by a saved one.
 
         Args:
             order_P: (P,) int, the position that each prompt had when it was saved; None: the same.
 
         Raises:
-            ValueError: if it is of another format or another data set. Nothing has changed then.
+            ValueError: if its format or data set differs. Nothing is changed then.
         """
         if (version := state.get("state_version")) not in (2, 3, _STATE_VERSION):
             raise ValueError(
@@ -269,7 +270,7 @@ class PassRatePosterior:
                 f"data sources, now there are {self.prior.coefficients.shape[1] - 1} and {len(self._floor.credits)}: "
                 "resume with the same data and the same curriculum.posterior.use_features"
             )
-        # Before graded successes, in version 2, there was no shortfall, and before version 4 no rest.
+        # Version 2, before graded successes, had no shortfall; versions before 4 had no rest.
         nothing = {"shortfall": np.zeros(len(self))} | Rest(len(self), 0.0).arrays()
         saved = {name: _pack(array) for name, array in nothing.items()} | state["arrays"]
         order = slice(None) if order_P is None else order_P

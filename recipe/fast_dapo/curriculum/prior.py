@@ -1,16 +1,16 @@
-"""What a prompt's pass rate is likely to be before anything was generated for it. Pure: numpy and scipy.
+"""The prior of a prompt's pass rate before anything was generated for it. Pure: numpy and scipy.
 
 A prompt has features x, known without any rollout: its data source, its length, a difficulty field. Its pass rate is
 
     p ~ Beta(s m, s (1 - m)),      m = sigmoid(w x),      s = exp(v x)
 
-m is the mean of prompts that look like it, s how alike these are: rollouts that the prior counts as. Outcomes are then
-beta-binomial, and (w, v) is the most likely pair given those seen so far (empirical Bayes; beta-binomial regression,
-Prentice 1986). How much the features are worth is thus learned: where they tell nothing, w and v are the
-constant alone and every prompt has the same prior, the one that fits the pool.
+m is the mean of similar prompts; s, the number of rollouts the prior counts as, says how alike they are. Outcomes are
+then beta-binomial, and (w, v) is the most likely pair given those seen so far (empirical Bayes; beta-binomial
+regression, Prentice 1986). So the value of the features is learned: if they are uninformative, only the constants
+remain and every prompt has the same prior, fitted to the pool.
 
-What holds it back while little is known: the constant parts begin at an initial Beta prior, as the opinion of
-`weight` prompts with two rollouts each, and the others have a Gaussian prior around 0, the narrower the more there are.
+Regularisation while there are few outcomes: the constants start from an initial Beta prior, which counts as `weight`
+prompts with two rollouts each; the other coefficients have a Gaussian prior around 0, narrower with more features.
 
 Shapes: P prompts of the data set, N of them that were seen, F features.
 """
@@ -21,12 +21,12 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import betaln, expit, logit, psi
 
-# Prompts that are enough for a fit, which then takes some 10 milliseconds however long a run is.
+# Maximum number of prompts in a fit, which then takes about 10 milliseconds however long the run is.
 MAX_FITTED = 4096
-# By which logits and log-strengths are expected to differ between prompts, by all features together: a scale for each
-# of them would let 30 features that tell nothing predict 64 prompts' outcomes perfectly, and all others wrongly.
+# Expected spread of logits and log-strengths between prompts from all features together: with one scale per feature, 30
+# uninformative features could fit the outcomes of 64 prompts perfectly and mispredict all others.
 MEAN_SCALE, STRENGTH_SCALE = 1.0, 0.25
-# exp(4) rollouts: a prior never counts for more, nor for less than exp(-4); unless the initial one does.
+# A prior counts as exp(-4) to exp(4) rollouts, unless the initial one is outside this range.
 LARGEST_LOG_STRENGTH, LARGEST_LOGIT = 4.0, 8.0
 MAX_ITERATIONS = 50
 
@@ -39,13 +39,13 @@ class Beta(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """What was seen of N prompts.
+    """Outcomes of N prompts.
 
     Attributes:
-        x_NF: (N, 1 + F) their features, after a 1.
+        x_NF: (N, 1 + F) a constant 1, then their features.
         passes: (N,) rollouts.
         fails: (N,) rollouts.
-        counts: (N,) prompts that each stands for.
+        counts: (N,) number of prompts that each row stands for.
     """
 
     x_NF: np.ndarray
@@ -61,7 +61,7 @@ class FeaturePrior:
         features_PF: (P, F) numbers, without a constant column; F may be 0. Standardised here; those that are the same
             for all prompts are left out.
         initial: (alpha, beta) of the prior before anything was seen.
-        weight: Prompts that this opinion counts as in `fit`; infinite: it stays.
+        weight: Prompts that the initial prior counts as in `fit`; infinite: it is never changed.
 
     Attributes:
         coefficients: (2, 1 + F) w and v, the constants first. Replaced and never changed.
@@ -75,7 +75,7 @@ class FeaturePrior:
         if features_PF.ndim != 2 or not np.isfinite(features_PF).all():
             raise ValueError(f"expected finite features of shape (prompts, features), got {features_PF.shape}")
         mean, spread = features_PF.mean(0), features_PF.std(0)
-        varied = spread > 1e-9 * np.abs(mean)  # what rounding leaves of a constant is below
+        varied = spread > 1e-9 * np.abs(mean)  # below this, a feature is constant up to rounding
         standardised = (features_PF[:, varied] - mean[varied]) / spread[varied]
         self._x_PF = np.concatenate([np.ones((len(features_PF), 1)), standardised], 1)
         self._initial, self._weight = initial, weight
@@ -86,23 +86,23 @@ class FeaturePrior:
 
     def __call__(self, positions: np.ndarray) -> Beta:
         """Priors of the prompts at these positions, arrays of the shape of `positions`."""
-        # Those of all prompts, once for each fit: many more are asked for before the next.
+        # Computed for all prompts once per fit, because many are requested before the next.
         if self._known_for is not self.coefficients:
             self._known, self._known_for = _priors(self._x_PF, self.coefficients, self._limits), self.coefficients
         return Beta(self._known.alpha[positions], self._known.beta[positions])
 
     def fit(self, positions: np.ndarray, passes: np.ndarray, fails: np.ndarray) -> None:
-        """Take the coefficients that make these outcomes most likely.
+        """Fit the coefficients to these outcomes by maximum likelihood.
 
         Args:
-            positions: Of different prompts; the cost grows with their number, see MAX_FITTED.
-            passes: Of each; not necessarily whole, as evidence is discounted.
-            fails: Of each.
+            positions: Of distinct prompts; the cost grows with their number, see MAX_FITTED.
+            passes: Of each prompt; may be fractional, because evidence is discounted.
+            fails: Of each prompt.
         """
         if np.isinf(self._weight):
             return
         x_NF = self._x_PF[positions]
-        # The initial opinion, as outcomes of two rollouts each in the numbers that it expects, of average prompts.
+        # The initial prior as pseudo-outcomes: average prompts with two rollouts each, with the expected frequencies.
         a, b = self._initial
         expected = np.array([a * (a + 1), 2 * a * b, b * (b + 1)]) / ((a + b) * (a + b + 1))
         average = np.zeros((3, x_NF.shape[1]))
@@ -118,7 +118,7 @@ class FeaturePrior:
             value, gradient = loss(coefficients.reshape(2, -1), outcomes, self._limits)
             return value, gradient.ravel()
 
-        # The constants stay where the loss is not flat; what features add to them may be cut.
+        # The constants stay where the loss is not flat; the features' contribution may be clipped.
         largest = np.full_like(self.coefficients, np.inf)
         largest[:, 0] = self._limits
         best = minimize(
@@ -139,7 +139,7 @@ class FeaturePrior:
 
 
 def loss(coefficients: np.ndarray, outcomes: Outcomes, limits: np.ndarray) -> tuple[float, np.ndarray]:
-    """Minus the log-probability of the outcomes, and of the coefficients but the constants, up to a constant.
+    """Negative log-probability of the outcomes and of the coefficients other than the constants, up to a constant.
 
     Args:
         coefficients: (2, 1 + F) w and v.

@@ -1,12 +1,12 @@
-"""Lets evidence follow the policy: predictions are corrected by how recent ones came out. Pure: numpy and scipy.
+"""Corrects predictions by the errors of recent ones, because evidence lags behind the policy. Pure: numpy and scipy.
 
-What a prompt's rollouts told under earlier policies lags behind the policy of today. How far is common to many
-prompts, as they are learned together: a middling one has become easier, a hopeless one has not. So the predicted pass
-rate m of a prompt is corrected in its log-odds,
+Evidence from earlier policies lags behind the current policy. The lag is similar for many prompts, because they are
+learned together: a prompt of medium difficulty has become easier, a hopeless one has not. So the predicted pass rate m
+of a prompt is corrected in its log-odds,
 
     logit p = logit m + w0 + w1 logit m + w2 4 m (1 - m) + w3 e 4 m (1 - m),
 
-where e is the share of the evidence in all that is known of it (0: nothing but the prior), and w fits the outcomes of
+where e is the share of evidence in the posterior's strength (0: only the prior), and w fits the outcomes of
 the last few policies: logistic regression with a Gaussian prior around 0, outcomes of older policies counting less.
 Platt (1999) calibrates with w0 and w1; the other two are for the middle, which moves most.
 
@@ -22,17 +22,17 @@ import numpy as np
 from scipy.special import expit, logit
 
 NUM_COEFFICIENTS = 4
-# Of the weight of an outcome, what is kept at each weight version; those below 1 % are dropped.
+# Factor by which an outcome's weight is discounted per weight version; outcomes below 1 % are dropped.
 MEMORY, NUM_VERSIONS = 0.8, 20
-# Standard deviation of the coefficients before anything was seen, and their bound.
+# Prior standard deviation of the coefficients, and their bound.
 SCALE, LARGEST = 0.3, 3.0
-# More outcomes than these change nothing: the latest of a version are left out.
+# More outcomes change nothing: the latest of a version are left out.
 MAX_OUTCOMES = 8192
 _NEWTON_STEPS = 8
 
 
 class Recalibration:
-    """The correction in force, and the outcomes that it is made from.
+    """The current correction and the outcomes it is fitted to.
 
     Attributes:
         coefficients: (4,) w.
@@ -51,13 +51,13 @@ class Recalibration:
     def observe(
         self, version: int, mean: float, strength: float, evidence_share: float, passes: float, rollouts: float
     ) -> None:
-        """Take note of what came of a prediction.
+        """Record the outcome of a prediction.
 
         Args:
             version: Weight version, at least that of the last call.
             mean: Predicted pass rate, uncorrected.
             strength: Rollouts that the prediction counts as.
-            evidence_share: Of these, the share that are evidence and not prior.
+            evidence_share: Share of these that is evidence and not prior.
             passes: Of the new rollouts; the sum of their successes where these are graded.
             rollouts: New ones, at least 1.
         """
@@ -68,7 +68,7 @@ class Recalibration:
             rows.append((mean, strength, evidence_share, passes, rollouts))
 
     def fit(self, version: int) -> None:
-        """Take the coefficients that fit the outcomes best, under the weights of this version."""
+        """Fit the coefficients to the outcomes, weighted for this version."""
         if not any(rows for _, rows in self.outcomes):
             return
         kept = np.concatenate([np.full(len(rows), MEMORY ** (version - at)) for at, rows in self.outcomes])
@@ -88,7 +88,7 @@ class Recalibration:
         return [self.coefficients.tolist(), [[version, [list(row) for row in rows]] for version, rows in self.outcomes]]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Take what `state` gave."""
+        """Restore what `state` returned."""
         coefficients, outcomes = state
         self.coefficients = np.array(coefficients, dtype=np.float64)
         self.outcomes.clear()

@@ -1,4 +1,4 @@
-"""The records that the curriculum's controller takes and gives. Pure; the algorithm is in `data_controller.py`."""
+"""Inputs and outputs of the curriculum's controller. Pure; the algorithm is in `data_controller.py`."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from recipe.fast_dapo.curriculum.screening import ScreeningPlan
 
 
 class Phase(str, Enum):  # noqa: UP042 - prints as its value in logs under every Python that verl supports
-    """What a generation call is for: the first and the second generation phase of a prompt."""
+    """The purpose of a generation call: the first or the second generation phase of a prompt."""
 
     SCREENING = "screening"
     CONTINUATION = "continuation"
 
 
 class Fate(Enum):
-    """Where a prompt is between two generation calls, or how it left.
+    """The state of a prompt between two generation calls, or how it left.
 
                      ALL_WRONG, ALL_RIGHT                            EVICTED_OVERFLOW
                                ^                                             ^
@@ -30,9 +30,9 @@ class Fate(Enum):
                    |          |                 |                               |
                    +----------+-----------------+-------------------------------+   samples too old (stale="drop")
 
-    [...] is a generation call, during which the prompt is in flight. One whose call fails is again what it was before,
-    first in its queue; after `max_attempts` such calls in a row it is GIVEN_UP. A group is ready without continuation
-    where n_continue = 0, and, with train_on="all", where its screening was not mixed.
+    [...] is a generation call, during which the prompt is in flight. If its call fails, it returns to its previous
+    state, first in its queue; after `max_attempts` such calls in a row it is GIVEN_UP. A group is ready without
+    continuation where n_continue = 0, and, with train_on="all", where its screening was not mixed.
 
     A screening is mixed by `Grading.is_mixed`. One that is not is ALL_WRONG if its mean success is at most the middle
     of the band, and else ALL_RIGHT: with graded successes or a narrower band, too hard and too easy.
@@ -54,12 +54,12 @@ NOTHING_TO_LEARN = (Fate.ALL_WRONG, Fate.ALL_RIGHT)
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt as it was fetched.
+    """A fetched prompt.
 
     Attributes:
         uid: New at every fetch, unique among live prompts.
-        index: Lasting identity over epochs; two live prompts may share it.
-        alpha, beta: The pass rate is Beta(alpha, beta), by all that is known when the screening begins. Sequential
+        index: Identity that persists over epochs; two live prompts may share it.
+        alpha, beta: The pass rate is Beta(alpha, beta), given everything known when screening begins. Sequential
             screening and the posterior baseline need it.
     """
 
@@ -73,7 +73,7 @@ class Prompt:
             raise ValueError(f"index must be an int or a str, got {self.index!r}: set extra_info.index in the data set")
 
     def pack(self) -> list[Any]:
-        """Plain JSON types, whatever integers the data plane handed over."""
+        """Plain JSON types, whatever integer types the data plane returned."""
         return [self.uid, self.index if isinstance(self.index, str) else int(self.index)]
 
 
@@ -83,7 +83,7 @@ class Sample:
 
     Attributes:
         key: Name of its last output in the data plane.
-        success: Of the success metric: compared with success_threshold, or a grade.
+        success: Value of the success metric: compared with success_threshold, or a grade.
         version: Weight version that generated it.
         num_tokens: Response tokens.
     """
@@ -100,9 +100,9 @@ class GroupRule:
 
     Attributes:
         size: Samples that a prompt with a mixed screening is trained on.
-        trains_screening: Whether those of its screening are among them.
-        trains_unmixed: Whether a prompt whose screening is not mixed is trained on, with that alone.
-        grading: How its successes are read.
+        trains_screening: Whether its screening samples are among them.
+        trains_unmixed: Whether a prompt with an unmixed screening is trained on, with only its screening samples.
+        grading: How its successes are interpreted.
     """
 
     size: int
@@ -120,7 +120,7 @@ class TrainingGroup:
     rule: GroupRule
     samples: tuple[Sample, ...] = ()
     num_passes: float = 0  # sum of the samples' successes: an int with a threshold
-    num_screening: int = 0  # samples that made up a mixed screening; 0 while it goes on, or if it was not mixed
+    num_screening: int = 0  # samples of a mixed screening; 0 during screening, or if it was not mixed
     stage_sizes: tuple[int, ...] = ()  # samples of each generation call, which sum to their number
 
     @property
@@ -130,14 +130,14 @@ class TrainingGroup:
 
     @property
     def num_missing(self) -> int:
-        """Rollouts to ask of the prompt now."""
+        """Rollouts to request for the prompt now."""
         if not self.is_qualified:
             return self.plan.next_rollouts(self.num_passes, len(self.samples))
         return max(0, self.rule.size - len(self.samples[0 if self.rule.trains_screening else self.num_screening :]))
 
     @property
     def fate(self) -> Fate:
-        """By its samples alone: a prompt whose samples are not all there is still what it was before the call."""
+        """Determined only by its samples: a prompt with missing samples is in the same state as before the call."""
         if not self.samples:
             return Fate.WAITING
         if self.num_missing:
@@ -148,7 +148,7 @@ class TrainingGroup:
 
     @property
     def unmixed_fate(self) -> Fate:
-        """Which end a screening that is not mixed is nearer to."""
+        """Which end an unmixed screening is nearer to."""
         is_low = self.rule.grading.is_low(self.num_passes / len(self.samples))
         return Fate.ALL_WRONG if is_low else Fate.ALL_RIGHT
 
@@ -175,11 +175,11 @@ class TrainingGroup:
 
     @property
     def stages(self) -> tuple[int, ...]:
-        """Of each sample, the number of the call that generated it, from 0."""
+        """For each sample, the number of the call that generated it, from 0."""
         return tuple(stage for stage, size in enumerate(self.stage_sizes) for _ in range(size))
 
     def pack(self) -> list[Any]:
-        """Plain JSON types, whatever integers and floats the data plane handed over."""
+        """Plain JSON types, whatever integer and float types the data plane returned."""
         samples, plan = self.samples, self.plan
         return [
             [*self.prompt.pack(), self.prompt.alpha, self.prompt.beta],
@@ -197,7 +197,7 @@ class TrainingGroup:
 
     @classmethod
     def unpack(cls, packed: Sequence[Any]) -> "TrainingGroup":
-        """What `pack` gave; raises ValueError if its columns differ in length."""
+        """Restore what `pack` returned; raises ValueError if its columns differ in length."""
         prompt, plan, rule, (threshold, band), (num_passes, num_screening), stage_sizes, *columns = packed
         if {len(column) for column in columns} != {sum(stage_sizes)}:
             raise ValueError(f"expected samples of {prompt[0]!r} with all their values, got {columns}: it is damaged")
@@ -214,19 +214,19 @@ class TrainingGroup:
 
 @dataclass(frozen=True)
 class GenerationInput:
-    """What to generate for one prompt: `num_samples` rollouts, whose sessions go on where the last ones stopped."""
+    """What to generate for one prompt: `num_samples` rollouts, whose session numbers continue from the last ones."""
 
     group: TrainingGroup  # as it is before the call
     num_samples: int
 
     @property
     def prompt(self) -> Prompt:
-        """Of the group."""
+        """The group's prompt."""
         return self.group.prompt
 
     @property
     def phase(self) -> Phase:
-        """What the call is for."""
+        """The purpose of the call."""
         return Phase.CONTINUATION if self.group.is_qualified else Phase.SCREENING
 
     @property
@@ -237,7 +237,7 @@ class GenerationInput:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one generation call told about a prompt: evidence of its successes, whatever becomes of its samples."""
+    """What one generation call revealed about a prompt's successes, whatever happens to its samples."""
 
     index: int | str
     phase: Phase
@@ -246,21 +246,21 @@ class Outcome:
     shortfall: float = 0  # sum of s (1 - s) over them: 0 where each success s is 0 or 1
 
     def event(self) -> dict[str, Any]:
-        """A line of the history of prompts."""
-        passes = round(self.passes, 6)  # a sum of grades has a long tail
+        """A line of the prompt history."""
+        passes = round(self.passes, 6)  # a sum of grades has many decimals
         return {"event": self.phase.value, "index": self.index, "samples": self.samples, "passes": passes}
 
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """What the trainer must follow up: released names can be freed in the data plane before the next generation."""
+    """What the trainer must act on: released names can be freed in the data plane before the next generation."""
 
     released_keys: tuple[str, ...]  # samples of dropped, evicted and failed prompts
     released_uids: tuple[str, ...]  # prompts that left without being trained on
     qualified_uids: tuple[str, ...] = ()  # screened with a mixed result: they are continued next
     ready_uids: tuple[str, ...] = ()  # finished by this call (eviction may have sent some back)
-    failed_uids: tuple[str, ...] = ()  # asked for again first, or given up
-    outcomes: tuple[Outcome, ...] = ()  # of the prompts that this call had results of, in that order
+    failed_uids: tuple[str, ...] = ()  # requested again first, or given up
+    outcomes: tuple[Outcome, ...] = ()  # of the prompts with results in this call, in that order
 
 
 def uids_of(groups: Iterable[TrainingGroup]) -> tuple[str, ...]:
@@ -268,5 +268,5 @@ def uids_of(groups: Iterable[TrainingGroup]) -> tuple[str, ...]:
 
 
 def keys_of(groups: Iterable[TrainingGroup]) -> tuple[str, ...]:
-    """Of all their samples."""
+    """Keys of all their samples."""
     return tuple([sample.key for group in groups for sample in group.samples])

@@ -1,4 +1,4 @@
-"""How predicted pass rates came out: scores of a step, and a table over the run. Pure."""
+"""Predicted pass rates compared with outcomes: scores of a step, and a table over the run. Pure."""
 
 import numpy as np
 
@@ -18,12 +18,12 @@ class Reliability:
         self.reset()
 
     def reset(self) -> None:
-        """Begin a new window of `scores`; the table goes on."""
+        """Begin a new window of `scores`; the table keeps accumulating."""
         # Rollouts, sum of squared errors, of successes and of predictions, and the successes' shortfall.
         self._window = np.zeros(5)
 
     def observe(self, rate: float, passes: float, fails: float, shortfall: float) -> None:
-        """Take note of what came of a prediction.
+        """Record the outcome of a prediction.
 
         Args:
             rate: Predicted pass rate.
@@ -39,7 +39,8 @@ class Reliability:
         self.table[place] += count, rate * count, passes
 
     def scores(self) -> dict[str, float]:
-        """Since the last reset: Brier score of single rollouts, that of always predicting the mean, and the bias."""
+        """Since the last reset: Brier score of single rollouts, Brier score of always predicting the mean, and the
+        bias."""
         count, squared, passes, predicted, shortfall = self._window
         if not count:
             return {}

@@ -1,7 +1,7 @@
 """Rest of prompts between two choices, as in spaced repetition. Pure: numpy.
 
 Prompts with wrong rewards attract a curriculum. The policy learns everything around such a prompt, so the others leave
-pass rate 1/2 while its own stays there: it pulls against them, is chosen again and again, and teaches what is wrong. A
+pass rate 1/2 while its own stays there: it works against them, is chosen again and again, and teaches wrong answers. A
 prompt therefore rests after its c-th choice for
 
     rest_epochs * min(1, c / 20)^2
@@ -43,10 +43,10 @@ class Rest:
         self.num_choices += len(chosen)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """For a checkpoint, with `num_choices`."""
+        """Arrays for a checkpoint, together with `num_choices`."""
         return {"times_chosen": self._times_chosen, "last_chosen": self._last_chosen}
 
     def restore(self, arrays: Mapping[str, np.ndarray], num_choices: int) -> None:
-        """Go on from what `arrays` gave."""
+        """Restore what `arrays` returned."""
         self._times_chosen, self._last_chosen = arrays["times_chosen"], arrays["last_chosen"]
         self.num_choices = num_choices

@@ -1,4 +1,4 @@
-"""What a generation call returned: checked as a whole, then prompt by prompt moved to where it belongs now. Pure."""
+"""Checks the results of a generation call, then moves each prompt to its next state. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ def check_results(
     """Check the samples of prompts, by uid, under the current weights; changes nothing.
 
     Raises:
-        ValueError: an unknown uid, more samples than asked, a sample key that is live or comes twice, a success that
+        ValueError: an unknown uid, more samples than asked, a sample key that is live or duplicated, a success that
             is not finite or, if graded, not in [0, 1], a sample from the future, or a weight version that went back.
     """
     check_weight_version(state, weight_version)
@@ -65,7 +65,7 @@ def take_results(
     samples: Mapping[str, Sequence[Sample]],
     answered: Iterable[str],
 ) -> UpdateResult:
-    """Move on every prompt of a call that `check_results` found sound.
+    """Move each prompt of a call that `check_results` accepted to its next state.
 
     Args:
         state: Changed.
@@ -131,7 +131,7 @@ def _put_back(
         uid = group.prompt.uid
         state.failures[uid] = state.failures.get(uid, 0) + 1
         (given_up if state.failures[uid] >= settings.max_attempts else retried).append(group)
-    for group in reversed(retried):  # so that they stand at the front in their old order
+    for group in reversed(retried):  # so that they keep their old order at the front
         state.put(group, front=True)
     state.counts.add("failed", len(failed))
     state.counts.add("given_up", len(given_up))

@@ -1,7 +1,7 @@
-"""How many rollouts to spend on finding out that a prompt teaches nothing. Pure.
+"""How many rollouts to spend before giving up a prompt that teaches nothing. Pure.
 
 A prompt is screened with rollouts in chunks until they are mixed (then it is continued to a group of N) or until it is
-given up. The rollouts of a continued prompt are part of its group, so what screening costs are the rollouts of prompts
+given up. The rollouts of a continued prompt are part of its group, so the cost of screening is the rollouts of prompts
 that are given up: with `price` the rollouts wasted per prompt that qualifies, a trained prompt costs N + price.
 
 `plan_screening` is the optimal stopping rule for a prompt with pass rate ~ Beta(alpha, beta). After t samples, all
@@ -11,7 +11,7 @@ alike, it is worth
 
 giving up wastes t rollouts; finding a mixed prompt saves the price that another one would cost. P comes from the
 posterior after t failures (or t passes). The price of the policy in force, measured as wasted / qualified, is the right
-one to put in: replacing the price by the ratio that its own policy achieves is Dinkelbach's iteration, and ends at the
+one to use: replacing the price by the ratio that its own policy achieves is Dinkelbach's iteration, and ends at the
 smallest ratio any such rule has (`best_price`).
 
 The two limits (failures in a row, passes in a row) depend on the posterior and never on the samples of this screening:
@@ -34,7 +34,7 @@ class ScreeningPlan:
     """Limits of one prompt's screening, fixed before its first rollout.
 
     Attributes:
-        chunk: Rollouts issued at a time; the first time at least 2, if the limits allow it.
+        chunk: Rollouts issued at a time; the the first time at least 2, if the limits allow it.
         max_fails: Rollouts after which a prompt that only failed is given up.
         max_passes: Rollouts after which a prompt that only passed is given up.
     """

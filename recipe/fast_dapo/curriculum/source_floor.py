@@ -1,19 +1,19 @@
-"""A floor for each data source under the choice of prompts. Pure: numpy.
+"""A minimum share for each data source in the choice of prompts. Pure: numpy.
 
-A source is owed `min_share` of the places that a random order would give it. Places are owed in fractions, and what is
-owed adds up from choice to choice until it makes whole ones.
+A source is owed `min_share` of the places that a random order would give it. Fractions of places accumulate from choice
+to choice until they make whole ones.
 """
 
 import numpy as np
 
 
 class SourceFloor:
-    """Chooses the best candidates, of each data source at least its floor.
+    """Chooses the best candidates, with at least the minimum share of each data source.
 
     Args:
-        sources_P: (P,) int, the number of each prompt's data source, from 0. Sources with less than a hundredth of the
-            prompts count as one.
-        min_share: Of the choices that a random order would give a source, what it gets at least.
+        sources_P: (P,) int, the number of each prompt's data source, from 0. Sources with less than 1 % of the prompts
+            are pooled.
+        min_share: Minimum share of a source, relative to the choices that a random order would give it.
 
     Attributes:
         credits: (S,) choices that each source is owed.
@@ -25,13 +25,13 @@ class SourceFloor:
         self.credits = np.zeros(len(self._shares))
 
     def best(self, candidates: np.ndarray, distance: np.ndarray, count: int, explored: np.ndarray) -> np.ndarray:
-        """Indices of the candidates with the smallest distance, of each source at least its floor.
+        """Indices of the candidates with the smallest distance, with at least the minimum share of each source.
 
         Args:
             candidates: Positions of prompts.
-            distance: Of each.
-            count: Prompts of this choice, with those explored.
-            explored: Positions that are chosen already; they count for their sources.
+            distance: Distance of each candidate.
+            count: Prompts of this choice, including the explored ones.
+            explored: Positions already chosen; they count for their sources.
         """
         wanted = count - len(explored)
         if len(self._shares) == 1:
@@ -45,14 +45,14 @@ class SourceFloor:
             own = np.flatnonzero(sources == source)
             best.append(own[_smallest(distance[own], min(int(owed[source]), len(own)))])
             debts.append(owed[source] - np.arange(len(best[-1])))
-        # Where more is owed than there are places, who is owed most comes first.
+        # If more is owed than there are places, the source with the largest credit comes first.
         floor = np.concatenate(best)[np.argsort(-np.concatenate(debts), kind="stable")][:wanted]
         distance = distance.copy()
         distance[floor] = np.inf
         chosen = np.concatenate([floor, _smallest(distance, wanted - len(floor))])
         taken = self._counts(np.concatenate([explored, candidates[chosen]]))
-        # What a source had beyond its floor does not count against it later. One whose prompts cannot be chosen is owed
-        # each of them once at most.
+        # Choices beyond the minimum do not count against a source later. A source whose prompts cannot be chosen is
+        # owed each of them at most once.
         self.credits = np.clip(self.credits - taken, 0.0, self._shares * len(self._sources_P))
         return chosen
 
@@ -62,9 +62,9 @@ class SourceFloor:
 
 
 def _with_rare_ones_together(sources_P: np.ndarray) -> np.ndarray:
-    """Sources numbered from 0 again, those with less than a hundredth of the prompts as one.
+    """Renumber sources from 0, pooling those with less than 1 % of the prompts.
 
-    A floor for each of hundreds of sources would leave nothing to choose.
+    A minimum for each of hundreds of sources would leave nothing to choose.
     """
     counts = np.bincount(sources_P)
     is_rare = counts < 0.01 * len(sources_P)

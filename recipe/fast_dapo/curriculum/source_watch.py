@@ -1,4 +1,4 @@
-"""Says when nothing of a data source is ever right, and what it looks like. Pure.
+"""Reports data sources without a single pass, and the likely cause. Pure.
 
 A pass rate of 0 over a whole source is seldom a matter of difficulty: the answers are cut off, or written in a format
 that the reward does not read. A curriculum that takes it for difficulty would starve the source and never show why.
@@ -7,9 +7,9 @@ that the reward does not read. A curriculum that takes it for difficulty would s
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# Rollouts of a source without a pass before it is named.
+# Rollouts without a pass after which a source is reported.
 MIN_ROLLOUTS = 200
-# Of these, the share that is "nearly all".
+# Share of these that counts as "nearly all".
 _NEARLY_ALL = 0.9
 
 
@@ -21,7 +21,7 @@ class SourceCounts:
     passes: int = 0  # graded: rollouts with a success above 0
     cut_off: int = 0  # as long as a response may be
     unanswered: int = 0  # ended at a call of a tool
-    without_answer: int = 0  # in which the reward found none, where it says so
+    without_answer: int = 0  # in which the reward found no answer, if it reports that
 
 
 class SourceWatch:
@@ -33,7 +33,7 @@ class SourceWatch:
     def observe(
         self, source: str, *, passed: bool, cut_off: bool, without_answer: bool, unanswered: bool = False
     ) -> None:
-        """Take note of one rollout; one whose success is graded passed if that is above 0."""
+        """Record one rollout; with graded successes it passed if its success is above 0."""
         counts = self.sources.setdefault(source, SourceCounts())
         counts.rollouts += 1
         counts.passes += passed
@@ -47,7 +47,7 @@ class SourceWatch:
         return {name: c for name, c in self.sources.items() if c.rollouts >= MIN_ROLLOUTS and not c.passes}
 
     def explain(self) -> list[str]:
-        """A sentence for each silent source: what was seen, and what to look at."""
+        """One sentence per source without a pass: what was seen, and what to check."""
         return [f"{name}: {_reason(counts)}" for name, counts in sorted(self.silent.items())]
 
     def state_dict(self) -> dict[str, Any]:
@@ -64,11 +64,11 @@ def _reason(counts: SourceCounts) -> str:
     if counts.unanswered >= _NEARLY_ALL * counts.rollouts:
         return (
             f"{seen}, and {counts.unanswered:,} ended at a call of a tool that got no answer: raise "
-            "rollout.multi_turn.max_assistant_turns, or data.max_response_length, which answers count for, too"
+            "rollout.multi_turn.max_assistant_turns, or data.max_response_length, which tool answers count towards"
         )
     if counts.without_answer >= _NEARLY_ALL * counts.rollouts:
         return (
-            f"{seen}, and in {counts.without_answer:,} the reward found no answer: compare the format that it reads "
-            "with what the model writes"
+            f"{seen}, and in {counts.without_answer:,} the reward found no answer: compare the format it expects with "
+            "the model's output"
         )
     return f"{seen}: read some of them; the reward may expect another format, or the prompts may be too hard"

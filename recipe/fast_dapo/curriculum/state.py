@@ -15,26 +15,26 @@ _ROLLOUT_FATES = ("trained", "uninformative", "expired", "failed", "set_aside")
 
 
 class CurriculumState:
-    """The queues of live prompts, what is in flight, and the counts of all that left.
+    """The queues of live prompts, the prompts in flight, and the counts of all that left.
 
     Every live prompt is in exactly one of `waiting`, `partly_screened`, `qualified`, `ready` and `in_flight`. `indices`
-    and `keys` say what these hold, so that no question needs a walk through them.
+    and `keys` mirror their content, so that lookups need no scan.
 
     Attributes:
-        waiting: For their screening to begin.
-        partly_screened: For their next rollouts of sequential screening.
-        qualified: For their continuation.
-        ready: For training.
-        in_flight: Being generated, by uid, in the order of dispatch.
+        waiting: Prompts waiting for screening to begin.
+        partly_screened: Prompts waiting for the next rollouts of sequential screening.
+        qualified: Prompts waiting for continuation.
+        ready: Prompts waiting for training.
+        in_flight: Prompts being generated, by uid, in the order of dispatch.
         continuing: Uids of those in continuation, by the version of their oldest sample.
-        screening: Uids of the others, by that version too, or, where they have no sample yet, that of the dispatch.
+        screening: Uids of the others, by the same version, or by the version at dispatch if they have no sample yet.
         indices: Of all live prompts, by uid.
         keys: Of the finished samples of all live prompts.
         failures: Failed calls in a row, by uid.
-        weight_version: The newest one heard of.
-        num_batches: Taken under this version.
-        counts: Of prompts and rollouts, by what became of them.
-        screening_record: What screening gave and cost lately.
+        weight_version: The newest known version.
+        num_batches: Batches taken under this version.
+        counts: Counts of prompts and rollouts by fate.
+        screening_record: Recent yield and cost of screening.
     """
 
     def __init__(self, n: int) -> None:
@@ -54,7 +54,7 @@ class CurriculumState:
         self.screening_record = ScreeningRecord()
 
     def dispatch(self, inputs: Iterable[GenerationInput]) -> None:
-        """These prompts are in flight."""
+        """Mark these prompts as in flight."""
         for entry in inputs:
             uid, group = entry.prompt.uid, entry.group
             self.in_flight[uid] = entry
@@ -62,7 +62,7 @@ class CurriculumState:
             flights.push(uid, group.version if group.samples else self.weight_version, None)
 
     def land(self, uid: str) -> GenerationInput:
-        """The call for this prompt has ended; returns what was asked."""
+        """Mark the call for this prompt as ended, and return its request."""
         entry = self.in_flight.pop(uid)
         (self.continuing if entry.group.is_qualified else self.screening).remove(uid)
         return entry
@@ -79,7 +79,7 @@ class CurriculumState:
             queue.push(group.prompt.uid, group.version, group, front=front)
 
     def count_screening(self, group: TrainingGroup) -> None:
-        """A prompt's screening has ended."""
+        """Record that a prompt's screening has ended."""
         num_samples = len(group.samples)
         self.counts.add_screening(group.num_passes, num_samples)
         if group.is_qualified:
@@ -90,7 +90,7 @@ class CurriculumState:
         self.screening_record.observe(group.is_qualified, num_samples)
 
     def expire(self, settings: CurriculumSettings) -> list[TrainingGroup]:
-        """Prompts with a sample older than `max_staleness`: they wait for their screening again, before all others."""
+        """Send prompts with a sample older than `max_staleness` back to screening, before all others."""
         if settings.max_staleness is None:
             return []
         oldest_allowed = self.weight_version - settings.max_staleness
@@ -106,12 +106,12 @@ class CurriculumState:
         return expired
 
     def set_version(self, version: int) -> None:
-        """The weights are these now."""
+        """Set the current weight version."""
         if version != self.weight_version:
             self.weight_version, self.num_batches = version, 0
 
     def _deadlines(self, settings: CurriculumSettings, at_least: int) -> Deadlines | None:
-        """With at least so many batches left under this version; None where nothing is waited for."""
+        """Deadlines with at least this many batches left under this version; None if nothing is waited for."""
         if settings.max_staleness is None or settings.stale == "drop":
             return None
         left = max(at_least, settings.batches_per_version - self.num_batches)
@@ -133,7 +133,7 @@ class CurriculumState:
         return deadlines.required({v: live[v] + share * open_ends[v] for v in live.keys() | open_ends.keys()})
 
     def must_wait(self, settings: CurriculumSettings) -> bool:
-        """Whether a prompt that is not finished must be in the next batch, or would be too old after it or later."""
+        """Whether an unfinished prompt must be in the next batch because it would be too old for a later one."""
         num_by_version = self.ready.num_by_version
         return any(
             sum(number for v, number in num_by_version.items() if v <= version) < required
@@ -141,7 +141,7 @@ class CurriculumState:
         )
 
     def take_ready(self, count: int, settings: CurriculumSettings) -> list[TrainingGroup]:
-        """So many of the finished prompts: first what this batch must have, then those that finished first."""
+        """Remove and return finished prompts: first those that this batch must have, then those that finished first."""
         ready, taken = self.ready, list[TrainingGroup]()
         for version, required in self._required(settings).items():
             while len(taken) < required and ready.oldest_version is not None and ready.oldest_version <= version:
@@ -150,7 +150,7 @@ class CurriculumState:
         return [*taken, *(ready.pop() for _ in range(count - len(taken)))]
 
     def drop_overflow(self, settings: CurriculumSettings) -> list[TrainingGroup]:
-        """The stalest ready prompts, beyond one training batch and `max_buffer_prompts`; they are gone."""
+        """Remove and return the stalest ready prompts beyond one training batch plus `max_buffer_prompts`."""
         if settings.max_buffer_prompts is None:
             return []
         surplus = len(self.ready) - settings.train_batch_size - settings.max_buffer_prompts
@@ -166,14 +166,15 @@ class CurriculumState:
         self.keys.difference_update(keys)
 
     def forget(self, groups: Iterable[TrainingGroup]) -> None:
-        """Prompts that left: their uids and keys may come again."""
+        """Forget prompts that left: their uids and keys may be used again."""
         for group in groups:
             del self.indices[group.prompt.uid]
             self.failures.pop(group.prompt.uid, None)
             self.keys.difference_update([sample.key for sample in group.samples])
 
     def num_gen_batches(self, settings: CurriculumSettings) -> int:
-        """Generation rounds since the last training batch; for streaming, `gen_batch_size` screened prompts are one."""
+        """Generation rounds since the last training batch; with streaming, a round is `gen_batch_size` screened
+        prompts."""
         window = self.counts.windows["batch"]
         if settings.schedule == "streaming":
             return window["screened"] // settings.gen_batch_size
@@ -182,12 +183,12 @@ class CurriculumState:
     def num_to_admit(self, settings: CurriculumSettings) -> int:
         """Prompts whose screening should begin now."""
         if settings.schedule != "streaming":
-            # Where every screened prompt is trained on, more than the batch needs would only grow old.
+            # If every screened prompt is trained on, more than the batch needs would only get old.
             needed = settings.train_batch_size - len(self.ready) - len(self.qualified)
             return min(len(self.waiting), max(0, needed)) if settings.train_on == "all" else len(self.waiting)
         limit = settings.max_num_gen_batches
         if limit and self.num_gen_batches(settings) >= limit:
-            return 0  # what is in flight may complete the batch; if not, `check_num_gen_batches` raises
+            return 0  # prompts in flight may complete the batch; if not, `check_num_gen_batches` raises
         deadlines = self._deadlines(settings, at_least=0)
         return num_to_admit(
             wanted=min(settings.num_under_way, deadlines.capacity if deadlines else settings.num_under_way),
@@ -198,10 +199,10 @@ class CurriculumState:
         )
 
     def _qualified_share(self, settings: CurriculumSettings) -> float:
-        """Of prompts in screening, those that are expected to be trained on."""
+        """Expected share of the prompts in screening that will be trained on."""
         return 1.0 if settings.train_on == "all" else self.screening_record.qualified_share
 
-    # ------------------------------ what is known of it all ------------------------------
+    # ------------------------------ summaries ------------------------------
 
     def prompts_by_fate(self) -> dict[str, int]:
         """Since the start of the run: `added` is the sum of all others, at any time."""
@@ -217,7 +218,7 @@ class CurriculumState:
         return fates | {"buffered": len(self.keys)}
 
     def metrics(self, settings: CurriculumSettings) -> dict[str, float]:
-        """By the names of `METRICS`."""
+        """Metrics by their names in `METRICS`."""
         rollouts = self.rollouts_by_fate()
         return self.counts.metrics() | {
             "curriculum/first_phase_prompts": float(len(self.waiting)),

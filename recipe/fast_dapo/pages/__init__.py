@@ -1,4 +1,4 @@
-"""What the pages show of Fast DAPO: the curriculum's view, where its rollouts went, and its warnings."""
+"""Fast DAPO's part of the pages: the curriculum's view, where its rollouts went, and its warnings."""
 
 from recipe.fast_dapo.pages.curriculum_view import conservation_of_run, curriculum_blocks
 from recipe.fast_dapo.pages.warning_rules import RULES

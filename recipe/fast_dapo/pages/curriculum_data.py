@@ -10,8 +10,8 @@ from verl_ext.run.trainer_metrics import validation_accuracy
 
 _HISTOGRAM = re.compile(r"curriculum/screening_pass_rate/(\d+)_of_(\d+)")
 EVENTS = ("screening", "continuation", "trained")
-SHARD = 400  # prompts a block
-MAX_WINDOWS = 60  # bars of a chart
+SHARD = 400  # prompts per block
+MAX_WINDOWS = 60  # bars per chart
 
 
 def pass_histograms(records: Sequence[Mapping[str, Any]], max_windows: int = MAX_WINDOWS) -> dict[str, Any] | None:
@@ -35,9 +35,9 @@ def pass_histograms(records: Sequence[Mapping[str, Any]], max_windows: int = MAX
 
 
 def prompt_histories(events: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]]:
-    """Prompt -> [step, place in `EVENTS`, samples, passes] in the file's order; lines of another form are left out.
+    """Prompt -> [step, place in `EVENTS`, samples, passes] in the file's order; malformed lines are left out.
 
-    A prompt's index may be a number or a text: both are texts here, as they are in an address.
+    A prompt's index may be a number or a string: both are strings here, as in a URL.
     """
     found: dict[str, list[list[Any]]] = {}
     for event in events:
@@ -49,11 +49,11 @@ def prompt_histories(events: Sequence[Mapping[str, Any]]) -> dict[str, list[list
     return found
 
 
-# What can be said of a prompt, by its pass rates.
+# States of a prompt, by its pass rates.
 SOLVED, LEARNING, HOPELESS = "solved", "learning", "hopeless"
 STATES = (LEARNING, SOLVED, HOPELESS)
-NUM_LAST = 8  # rollouts that must all have passed, or as many as there were
-SNIPPET = 160  # characters of a prompt in its row
+NUM_LAST = 8  # number of newest rollouts that must all have passed
+SNIPPET = 160  # characters of a prompt shown in its row
 
 
 def prompt_row(prompt: str, history: Sequence[Sequence[Any]], text: Mapping[str, Any] | None = None) -> list[Any]:
@@ -62,7 +62,7 @@ def prompt_row(prompt: str, history: Sequence[Sequence[Any]], text: Mapping[str,
     Args:
         prompt: Its index.
         history: Its events.
-        text: Of `prompt_texts`.
+        text: Its entry of `prompt_texts`.
 
     Returns:
         [prompt, screenings, rollouts, pass rate of all, of the first screening, of the last, times trained, last step,
@@ -101,12 +101,12 @@ def state_of(history: Sequence[Sequence[Any]]) -> str:
 
 
 def most_trained_first(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Rows of prompts: those that were trained on most, then those whose last pass rate is nearest to one half."""
+    """Rows of prompts, sorted by how often they were trained on, then by how near the last pass rate is to one half."""
     return sorted(rows, key=lambda row: (-row[6], 1.0 if row[5] is None else abs(row[5] - 0.5)))
 
 
 def source_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """[data source, prompts, of them in each of `STATES`, rollouts, times trained, pass rate of all rollouts, mean pass
+    """[data source, prompts, prompts in each of `STATES`, rollouts, times trained, pass rate of all rollouts, mean pass
     rate of the first screenings, of the last ones], most rollouts first."""
     parts: dict[str, list[Sequence[Any]]] = {}
     for row in rows:
@@ -130,7 +130,8 @@ def source_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 
 def prompt_texts(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Prompt -> its record, the first one should it come twice, with `own_part`: what other prompts do not say."""
+    """Prompt -> its record, the first one if it is duplicated, with `own_part`: its text without the parts shared by
+    all prompts."""
     found: dict[str, dict[str, Any]] = {}
     for record in records:
         if "index" in record:
@@ -146,7 +147,7 @@ def prompt_texts(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, An
 
 
 def own_parts(texts: Sequence[str]) -> list[str]:
-    """Texts in one line, without the words that all of them begin or end with: the instructions of a data set."""
+    """Texts on one line, without the words that all begin or end with, such as a data set's instructions."""
     words = [text.split() for text in texts]
     if len(set(texts)) < 2:
         return [" ".join(own) for own in words]
@@ -157,7 +158,7 @@ def own_parts(texts: Sequence[str]) -> list[str]:
 
 def _shared(lists: Sequence[list[str]]) -> int:
     """Words that all begin with."""
-    # What the first and the last in alphabetical order share, all others share, too.
+    # The common prefix of the first and last in alphabetical order is common to all.
     pairs = zip(min(lists), max(lists), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -167,7 +168,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def shards(histories: Mapping[str, Any], size: int = SHARD) -> list[dict[str, Any]]:
-    """The histories in parts of so many prompts, in their order: prompt number p is in part p // size."""
+    """The histories in blocks of `size` prompts, in order: prompt number p is in block p // size."""
     names = list(histories)
     return [{name: histories[name] for name in names[start : start + size]} for start in range(0, len(names), size)]
 
@@ -184,7 +185,7 @@ def accuracy_points(records: Sequence[Mapping[str, Any]]) -> list[list[float]]:
 
 
 def _passes(value: Any) -> float:
-    """A sum of grades need not be whole."""
+    """A sum of grades may be fractional."""
     return value if type(value) is float and value >= 0 else _count(value)
 
 

@@ -1,4 +1,4 @@
-"""The curriculum's view of a run's page, and what became of its rollouts."""
+"""The curriculum's view of a run's page, and the fate of its rollouts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,11 +23,11 @@ from verl_ext.run.metrics_stream import STEP
 
 GENERATED = "curriculum/total/generated_rollouts"
 
-# What becomes of a generated rollout: (name, metric, meaning).
+# Fates of a generated rollout: (name, metric, meaning).
 _FATES = (
     ("trained", "curriculum/total/trained_rollouts", "handed to the trainer"),
     ("uninformative", "curriculum/total/uninformative_rollouts", "of prompts whose screening was not mixed"),
-    ("buffered", "curriculum/buffered_rollouts", "finished, of prompts that wait or are in flight"),
+    ("buffered", "curriculum/buffered_rollouts", "finished, of prompts that are waiting or in flight"),
     ("expired", "curriculum/total/expired_rollouts", "dropped: older than max_staleness, or the buffer was full"),
     ("failed", "curriculum/total/failed_rollouts", "of incomplete generation calls and of prompts given up"),
     ("set aside", "curriculum/total/set_aside_rollouts", "screening rollouts that continuation_only does not train on"),

@@ -1,4 +1,4 @@
-"""What a person should know before believing a run of Fast DAPO. Pure."""
+"""Warnings to show before anyone trusts a Fast DAPO run. Pure."""
 
 from verl_ext.report.warning_rules import Rule
 
@@ -8,8 +8,8 @@ RULES = (
         "unaccounted rollouts",
         "curriculum/unaccounted_rollouts",
         lambda value: value != 0,
-        "generated rollouts and what became of them differ by up to {worst:g} ({count} of {of} steps)",
-        "this is a defect of the curriculum's bookkeeping: report it with this page",
+        "generated rollouts and the sum over their fates differ by up to {worst:g} ({count} of {of} steps)",
+        "this is a bug in the curriculum's bookkeeping: report it with this page",
         worst=lambda values: max(values, key=abs),
     ),
     Rule(
@@ -25,7 +25,7 @@ RULES = (
         "failed generation calls",
         "curriculum/failed",
         lambda value: value > 0,
-        "up to {worst:g} calls of a step returned fewer rollouts than asked ({count} of {of} steps)",
+        "up to {worst:g} calls of a step returned fewer rollouts than requested ({count} of {of} steps)",
         "see the log of the rollout engine",
     ),
     Rule(
@@ -41,9 +41,9 @@ RULES = (
         "a data source without a pass",
         "curriculum/silent_sources",
         lambda value: value > 0,
-        "of up to {worst:g} data sources not one of 200 rollouts or more passed ({count} of {of} steps)",
-        "summary.json names them under findings, with how many responses were cut off or had no answer: it is seldom "
-        "that all of a source's prompts are too hard",
+        "up to {worst:g} data sources have 200 rollouts or more and not a single pass ({count} of {of} steps)",
+        "summary.json names them under findings, with how many responses were cut off or had no answer: seldom are all "
+        "prompts of a source too hard",
     ),
     Rule(
         "look",

@@ -1,1 +1,1 @@
-"""The curriculum with a simulated engine, pure: schedules, sizes and seconds before a GPU is rented."""
+"""The curriculum with a simulated engine, pure: compare schedules, sizes and times before renting a GPU."""

@@ -4,9 +4,9 @@
     prompts.jsonl         passes of each prompt
     hydra/config.yaml     sizes of the curriculum and the engines
 
-What can be told apart in a run's step times is fitted, and no more: generation = call_seconds * calls + host_seconds *
+Only what a run's step times can identify is fitted: generation = call_seconds * calls + host_seconds *
 rollouts, both at least 0, by least squares over the steps; calls get none of it unless that is significant, since steps
-with more calls have more rollouts, and the noise of a busy machine would be shared out at random. That describes a run
+with more calls have more rollouts, and the noise of a busy machine would be split at random. That describes a run
 whose generation is bound by the agent loop (short responses, a small machine); there the engine's own times are part of
 `host_seconds`. Where the engine is the bottleneck, measure t(b) of it alone and set `step_seconds` and
 `sequence_seconds`.
@@ -27,12 +27,12 @@ from recipe.fast_dapo.simulation.workload import fit_pass_rates
 from verl_ext.core.errors import SignalError
 from verl_ext.core.json_lines import JsonLines
 
-# An engine that is as good as free; its time is in `host_seconds`.
+# An engine whose time is negligible; it is part of `host_seconds`.
 _FREE_STEP_SECONDS = 1e-6
 
 
 class MeasuredRun:
-    """The records of one run folder; raises SignalError if they are missing or not of a curriculum."""
+    """The records of one run folder; raises SignalError if they are missing or the run had no curriculum."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,19 +51,19 @@ class MeasuredRun:
             raise SignalError(f"{folder}/metrics.jsonl has no step of a curriculum (curriculum.enable=true)")
 
     def column(self, name: str) -> np.ndarray:
-        """One value a step; 0 where a step has none."""
+        """One value per step; 0 for steps without one."""
         return np.array([float(row.get(name) or 0.0) for row in self.metrics])
 
     @property
     def step_seconds(self) -> np.ndarray:
-        """Without checkpoints; verl times validation apart."""
+        """Step times without checkpoints; verl times validation separately."""
         return self.column("timing_s/step") - self.column("timing_s/save_checkpoint")
 
     def sizes(self) -> dict[str, Any]:
-        """What the run's configuration fixes, under the names of `Scenario`.
+        """The scenario values that the run's configuration fixes, under the names of `Scenario`.
 
         Raises:
-            SignalError: If the run trains on prompts that were not mixed: a simulated one drops them.
+            SignalError: If the run trains on unmixed prompts, which a simulated run drops.
         """
         c = self.config
         rollout, curriculum = c.actor_rollout_ref.rollout, c.curriculum
@@ -74,7 +74,7 @@ class MeasuredRun:
             )
         gen_batch_size = c.data.gen_batch_size
         return {
-            # A configuration that a trainer has resolved has verl's n + n_continue in rollout.n.
+            # In a configuration resolved by a trainer, rollout.n is verl's n + n_continue.
             "n": curriculum.get("n") or rollout.n,
             "n_continue": curriculum.get("n_continue") or rollout.n_continue,
             "train_batch_size": c.data.train_batch_size,
@@ -124,12 +124,12 @@ def calibrate(runs: Sequence[MeasuredRun]) -> dict[str, Any]:
         if node.get("success_threshold", 0.5) is None or list(node.get("band", WHOLE_BAND)) != list(WHOLE_BAND):
             raise SignalError(
                 "calibration needs runs with a curriculum.success_threshold and band=[0, 1]: simulated rollouts pass "
-                "or fail, and one of each is a mixed screening"
+                "or fail, and one of each makes a screening mixed"
             )
     if any(run.sizes()["schedule"] != "merged" for run in runs):
         raise SignalError(
-            "calibration needs runs of curriculum.schedule=merged: the calls of a streaming run overlap, so that its "
-            "time cannot be divided among calls and rollouts"
+            "calibration needs runs of curriculum.schedule=merged: the calls of a streaming run overlap, so its time "
+            "cannot be split into calls and rollouts"
         )
 
     def column(name: str) -> np.ndarray:
@@ -161,7 +161,7 @@ def calibrate(runs: Sequence[MeasuredRun]) -> dict[str, Any]:
 
 
 def _fit_times(calls: np.ndarray, rollouts: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
-    """Seconds a call and seconds a rollout, both at least 0."""
+    """Seconds per call and seconds per rollout, both at least 0."""
     both = np.stack([calls, rollouts], axis=1)
     (per_call, per_rollout), residual = nnls(both, seconds)
     degrees = len(seconds) - 2

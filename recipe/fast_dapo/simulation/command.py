@@ -1,4 +1,4 @@
-"""What a curriculum costs on paper: simulated runs with the real controller, on any number of engines.
+"""Estimate the cost of a curriculum: simulated runs with the real controller, on any number of engines.
 
     python -m recipe.fast_dapo.simulate                                            # the defaults: a 7B model, 8 engines
     python -m recipe.fast_dapo.simulate --num_engines 64 --gen_batch_size 1536 --train_batch_size 512
@@ -8,8 +8,8 @@
 
 Every value of `Scenario` (simulation.py) is an option; --vary takes several values of one and makes a row of the table
 for each combination. --calibrate takes the times, pass rates and sizes from runs with curriculum.schedule=merged, and
-any option given beside it overrides what they say. --compare simulates the settings of other runs with these times and
-pass rates, and prints measured against simulated. docs/simulation.md has the answers and what they assume.
+options on the command line override these. --compare simulates the settings of other runs with these times and pass
+rates, and prints measured against simulated. docs/simulation.md has results and assumptions.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from recipe.fast_dapo.simulation.simulation import COLUMNS, CurriculumSimulation
 from verl_ext.core.errors import SignalError
 
 _COMPARED = ("generation_s", "step_s", "rollouts_a_prompt", "screening_rounds")
-# Taken over from a run that is compared; times and pass rates stay those of the calibration.
+# Settings taken from the compared run; times and pass rates stay those of the calibration.
 _SIZES = (
     *("n", "n_continue", "train_batch_size", "gen_batch_size", "schedule", "predictor", "screening"),
     *("screening_chunk", "max_staleness", "num_steps", "warmup_steps"),
@@ -51,7 +51,7 @@ def simulate(scenario: Scenario, num_seeds: int) -> dict[str, tuple[float, float
 def sweep(
     scenario: Scenario, varied: dict[str, list[Any]], num_seeds: int, group_size: int | None = None
 ) -> list[dict[str, Any]]:
-    """One row a combination: the varied values, and the means; with a group size, n_continue is what n leaves of it."""
+    """One row per combination: the varied values and the means; with a group size, n_continue is group_size - n."""
     rows = []
     for values in itertools.product(*varied.values()):
         changes = dict(zip(varied, values, strict=True))
@@ -86,7 +86,7 @@ def render(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def describe(result: dict[str, tuple[float, float]]) -> str:
-    """One scenario in plain words, a line a figure."""
+    """One scenario as text, one line per figure."""
     lines = []
     for name, text in COLUMNS.items():
         mean, spread = result[name]
@@ -111,8 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--calibrate", type=Path, nargs="+", metavar="RUN_DIR", help="runs to take parameters from")
     parser.add_argument("--compare", type=Path, nargs="+", metavar="RUN_DIR", help="runs to compare with")
     parser.add_argument("--vary", nargs="+", action="append", default=[], metavar=("OPTION", "VALUE"))
-    parser.add_argument("--group_size", type=int, help="with --vary n: rollouts of a trained prompt, n + n_continue")
-    parser.add_argument("--seeds", type=int, default=1, help="simulations that are averaged")
+    parser.add_argument("--group_size", type=int, help="with --vary n: rollouts per trained prompt, n + n_continue")
+    parser.add_argument("--seeds", type=int, default=1, help="number of simulations to average")
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, help="figures of the table (default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
     for field in dataclasses.fields(Scenario):
@@ -124,7 +124,7 @@ def _value(name: str, text: str) -> Any:
     """An option's value in the type of its default; raises ArgumentTypeError."""
     fields = {field.name: field for field in dataclasses.fields(Scenario)}
     if name not in fields:
-        raise argparse.ArgumentTypeError(f"--vary {name}: there is no such option; known: {', '.join(fields)}")
+        raise argparse.ArgumentTypeError(f"--vary {name}: unknown option; known: {', '.join(fields)}")
     if name == "max_staleness" and text in ("null", "None"):
         return None
     kind = type(fields[name].default)
@@ -139,11 +139,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(Scenario) if getattr(args, f.name) is not None}
     if args.compare and not args.calibrate:
-        parser.error("--compare needs --calibrate: a run from which times and pass rates are taken")
+        parser.error("--compare needs --calibrate, for times and pass rates")
     if args.compare and args.vary:
-        parser.error("--compare and --vary exclude each other: a run is compared under its own settings")
+        parser.error("--compare and --vary exclude each other: runs are compared with their own settings")
     if args.group_size is not None and (not any(name == "n" for name, *_ in args.vary) or args.n_continue):
-        parser.error("--group_size sets n_continue for each n of --vary n: give that, and no --n_continue")
+        parser.error("--group_size sets n_continue for each n of --vary n: use both, without --n_continue")
     if args.seeds < 1:
         parser.error(f"--seeds must be at least 1, got {args.seeds}")
     try:

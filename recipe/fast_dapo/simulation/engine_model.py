@@ -4,19 +4,19 @@ An engine decodes all its running sequences together: a step with b of them take
 
     t(b) = step_seconds + sequence_seconds * b
 
-(reading the weights, and what each sequence adds: its key-value cache and its arithmetic) and gives each one token.
-Between two events b is constant, so an engine needs no event a token. It keeps a clock of the steps it has made, every
-sequence ends at a known reading of that clock, and the next one to end is the top of a heap: an event costs
-O(log slots + log engines), whatever the lengths. Sequences join at once instead of at the next step, which is wrong by
-less than one step each; the tests compare with a simulation that makes every step.
+(reading the weights, plus each sequence's key-value cache and arithmetic) and yields one token for each.
+Between two events b is constant, so no event per token is needed. Each engine's clock counts its steps, every sequence
+ends at a known reading of that clock, and the next one to end is the top of a heap: an event costs O(log slots + log
+engines), whatever the lengths. Sequences join immediately instead of at the next step, an error of less than one step
+each; the tests compare with a simulation of every step.
 
 Beyond `slots` sequences wait, first in, first out. A prefill stops an engine's decoding for `prefill_seconds`. A
 rollout goes to the engine with the fewest rollouts, waiting ones included, ties at random, as verl's load balancer
-does. Before that it passes the agent loop, one queue for all engines, which takes `host_seconds` a rollout: on a small
-machine this is most of the time.
+does. Before that it passes the agent loop, one queue for all engines, which takes `host_seconds` per rollout: on a
+small machine this is most of the time.
 
-Plain heaps instead of simpy: a process a rollout would be interrupted whenever its engine's batch changes, which costs
-O(running) an event where the clock costs O(log).
+Plain heaps instead of simpy: a process per rollout would be interrupted whenever its engine's batch changes, O(running)
+per event instead of O(log).
 """
 
 import random
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-# Steps that a clock may be off after rounding; tokens are whole.
+# Tolerance of a clock for rounding, in steps; tokens are whole numbers.
 _ROUNDING = 1e-6
 
 
@@ -35,10 +35,10 @@ class EngineSettings:
 
     num_engines: int = 1
     slots: int = 256  # sequences that an engine decodes at once (max_num_seqs)
-    step_seconds: float = 0.01  # of a decoding step, whatever its batch
-    sequence_seconds: float = 1e-4  # what each running sequence adds to a step
-    prefill_seconds: float = 0.0  # a rollout, during which its engine decodes nothing
-    host_seconds: float = 0.0  # of the agent loop a rollout, all its workers together
+    step_seconds: float = 0.01  # per decoding step, whatever its batch
+    sequence_seconds: float = 1e-4  # per running sequence and decoding step
+    prefill_seconds: float = 0.0  # per rollout; its engine decodes nothing meanwhile
+    host_seconds: float = 0.0  # of the agent loop per rollout, for all its workers together
 
     def __post_init__(self) -> None:
         for name in ("num_engines", "slots"):
@@ -49,15 +49,15 @@ class EngineSettings:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)!r}: change {name}")
         if not self.step_time(1) > 0:
-            raise ValueError("step_seconds and sequence_seconds must not both be 0: a token takes time")
+            raise ValueError("step_seconds and sequence_seconds must not both be 0: tokens must take time")
 
     def step_time(self, batch: int) -> float:
-        """Seconds of a decoding step with so many sequences."""
+        """Seconds per decoding step with this many sequences."""
         return self.step_seconds + self.sequence_seconds * batch
 
 
 class EngineFleet:
-    """Rollouts go in with a time, and come out in the order in which they end.
+    """Accepts rollouts with a start time and returns them in the order in which they end.
 
     Attributes:
         now: Seconds; time of the last event.
@@ -71,7 +71,7 @@ class EngineFleet:
         self.num_in_flight = 0
         self._rng = random.Random(seed)
         self._engines = [_Engine(settings) for _ in range(settings.num_engines)]
-        # (time, serial, engine or None for an arrival, payload): the number of a forecast, or (rollout, tokens).
+        # (time, serial, engine or None for an arrival, payload): a forecast's number, or (rollout, tokens).
         self._events: list[tuple[float, int, int | None, Any]] = []
         self._serial = 0
         self._host_free = 0.0
@@ -82,15 +82,15 @@ class EngineFleet:
     def submit(self, rollout: Any, num_tokens: int, at: float) -> None:
         """A rollout of `num_tokens` response tokens, sent at the time `at`; sending times must not fall."""
         if num_tokens < 1:
-            raise ValueError(f"expected at least one token a rollout, got {num_tokens} of {rollout!r}")
+            raise ValueError(f"expected at least one token per rollout, got {num_tokens} of {rollout!r}")
         if at < self.now:
-            raise ValueError(f"expected a time of at least {self.now}, got {at}: the fleet is past it")
+            raise ValueError(f"expected a time of at least {self.now}, got {at}: the fleet is already past it")
         self._host_free = max(self._host_free, at) + self.settings.host_seconds
         self._push(self._host_free, None, (rollout, num_tokens))
         self.num_in_flight += 1
 
     def next_finished(self, until: float = float("inf")) -> tuple[float, Any] | None:
-        """The next rollout to end and when; None if none ends at or before `until`."""
+        """The next rollout to end, and its time; None if none ends at or before `until`."""
         while not self._ended:
             if not self._events or self._events[0][0] > until:
                 return None
@@ -129,7 +129,7 @@ class EngineFleet:
         return sum(engine.busy_seconds for engine in self._engines)
 
     def _forecast(self, number: int) -> None:
-        """When this engine's next sequence ends; earlier forecasts hold no more."""
+        """When this engine's next sequence ends; earlier forecasts become invalid."""
         engine = self._engines[number]
         engine.forecast += 1
         if (end := engine.next_end()) is not None:
@@ -163,7 +163,7 @@ class _Engine:
         self.settings = settings
         self.clock = self.time = self.stall = self.running_seconds = self.busy_seconds = 0.0
         self.forecast = self.serial = 0
-        self.running: list[tuple[float, int, Any]] = []  # by the reading of the clock at which they end
+        self.running: list[tuple[float, int, Any]] = []  # ordered by the clock reading at which they end
         self.waiting: deque[tuple[Any, int]] = deque()
 
     @property
@@ -195,7 +195,7 @@ class _Engine:
         return self.time + self.stall + steps * self.settings.step_time(len(self.running))
 
     def finish(self, time: float) -> list[Any]:
-        """Sequences that end now, the time that `next_end` gave; those that waited take their places."""
+        """Sequences that end now, at the time from `next_end`; waiting ones take their places."""
         self.advance(time)
         self.stall = 0.0
         self.clock = self.running[0][0]

@@ -1,4 +1,4 @@
-"""The settings of a simulated run: the curriculum's, the engines', the pool's, and how training takes its turn."""
+"""The settings of a simulated run: the curriculum's, the engines', the pool's, and the training mode."""
 
 import dataclasses
 import math
@@ -20,9 +20,10 @@ class Scenario:
     """One simulated run; raises ValueError on a value out of range. Times in seconds.
 
     The defaults: one engine is one H100 (3.35 TB/s, 990 TFLOP/s in bf16) with a model of 7.6e9 parameters in bf16
-    whose key-value cache has 57 kB a token, at 70 % of the bandwidth and 50 % of the arithmetic. A decoding step reads
-    the weights (6.5 ms) and launches its kernels (3.5 ms); each sequence adds 75 us for a cache of 3,000 tokens and 30
-    us of arithmetic. Training costs 8 operations a parameter and token at 40 %: 0.23 s for a rollout of 1,500 tokens.
+    whose key-value cache takes 57 kB per token, at 70 % of the bandwidth and 50 % of the arithmetic. A decoding step
+    reads the weights (6.5 ms) and launches its kernels (3.5 ms); each sequence adds 75 us for a cache of 3,000 tokens
+    and 30 us of arithmetic. Training costs 8 operations per parameter and token at 40 %: 0.23 s per rollout of 1,500
+    tokens.
     """
 
     n: int = 4
@@ -39,9 +40,9 @@ class Scenario:
 
     mode: str = SYNC  # trainer.v1.trainer_mode
     batches_ahead: float = 1.0  # num_warmup_batches of the asynchronous modes
-    updates: int = 1  # of a step with separate_async (parameter_sync_step)
-    train_devices: int = 8  # with separate_async, that train; the engines have num_engines others
-    sync_seconds: float = 3.0  # of update_seconds, while weights go to engines with devices of their own and these wait
+    updates: int = 1  # per step with separate_async (parameter_sync_step)
+    train_devices: int = 8  # training devices with separate_async; the engines have num_engines others
+    sync_seconds: float = 3.0  # part of update_seconds in which engines on separate devices wait for weights
 
     num_engines: int = 8
     slots: int = 256
@@ -50,8 +51,9 @@ class Scenario:
     prefill_seconds: float = 0.005
     host_seconds: float = 0.0
     call_seconds: float = 0.1
-    update_seconds: float = 10.0  # of a step beside generation, whatever its size: weight sync and overhead
-    update_rollout_seconds: float = 0.23  # of training on one rollout on one engine's devices; all that train share it
+    update_seconds: float = 10.0  # per step outside generation, whatever its size: weight sync and overhead
+    # of training per rollout on one engine's devices; divided by the number of training devices
+    update_rollout_seconds: float = 0.23
 
     num_prompts: int = 20_000
     never: float = 0.3
@@ -79,7 +81,7 @@ class Scenario:
             if type(value) is not int or value < low:
                 raise ValueError(f"{name} must be an int of at least {low}, got {value!r}: change {name}")
         if self.warmup_steps >= self.num_steps:
-            raise ValueError(f"warmup_steps={self.warmup_steps} of num_steps={self.num_steps} leave nothing to count")
+            raise ValueError(f"warmup_steps={self.warmup_steps} of num_steps={self.num_steps} leave no steps to count")
         for name in ("call_seconds", "update_seconds", "update_rollout_seconds", "sync_seconds", "batches_ahead"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)!r}: change {name}")
@@ -101,11 +103,11 @@ class Scenario:
 
     @property
     def updates_per_step(self) -> int:
-        """Updates with prompts of their own between two synchronisations of weights."""
+        """Updates, each with its own prompts, between two weight synchronisations."""
         return self.updates if self.mode == SEPARATE else 1
 
     def curriculum(self) -> CurriculumSettings:
-        """As `recipe.fast_dapo.settings` has it of the mode."""
+        """The curriculum's settings, which `recipe.fast_dapo.settings` derives from the mode."""
         updates = self.updates_per_step
         sizes: dict[str, Any] = {
             "train_batch_size": self.train_batch_size // updates,

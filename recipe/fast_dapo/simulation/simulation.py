@@ -1,7 +1,7 @@
-"""Simulated runs of the curriculum: the product's controller, predictor and screening, with time from a model.
+"""Simulated runs of the curriculum: the real controller, predictor and screening, with modelled times.
 
-What decides is real: `DataController` with its screening plans and `PassRatePosterior`, driven as `collector.py` does
-it. What is simulated is what costs time on a cluster: rollouts (`engine_model.py`, with answers from `workload.py`),
+All decisions are real: `DataController` with its screening plans and `PassRatePosterior`, driven as in `collector.py`.
+Only the parts that cost time on a cluster are simulated: rollouts (`engine_model.py`, with answers from `workload.py`),
 the training of a batch and the synchronisation of weights. The policy does not learn.
 
     merged      a round is one call; it ends with its slowest rollout; as many rounds as a batch needs
@@ -10,9 +10,9 @@ the training of a batch and the synchronisation of weights. The policy does not 
 
 verl's asynchronous modes stream, and generation ends when a batch is ready:
 
-    colocate_async   what is in flight then stands still while the batch is trained on, and is prefilled again after it
-    separate_async   engines and training have devices of their own, and generation goes on; the engines stand still
-                     while they get new weights, after `updates` updates
+    colocate_async   rollouts in flight pause while the batch is trained on, and are prefilled again after it
+    separate_async   engines and training have separate devices and generation never stops; the engines pause while they
+                     get new weights, after `updates` updates
 
 Every call adds `call_seconds` of latency between the trainer and the engines, both ways together.
 """
@@ -31,9 +31,9 @@ from recipe.fast_dapo.simulation.workload import Workload
 
 @dataclass
 class SimulatedStep:
-    """What one step cost. Times in seconds."""
+    """The cost of one step. Times in seconds."""
 
-    generation_seconds: float = 0.0  # that the trainer waits
+    generation_seconds: float = 0.0  # in which the trainer waits
     update_seconds: float = 0.0
     engine_seconds: float = 0.0  # in which engines may generate
     rollouts: int = 0  # generated
@@ -42,25 +42,25 @@ class SimulatedStep:
     trained_prompts: int = 0
     screened: int = 0  # prompts
     qualified: int = 0
-    rounds: int = 0  # generation calls; streaming: looks at what has finished
+    rounds: int = 0  # generation calls; streaming: polls of finished rollouts
     running_seconds: float = 0.0  # sequence-seconds, see engine_model.py
     sample_age: float = 0.0  # mean weight versions of the trained rollouts
 
 
 @dataclass
 class _Call:
-    """Rollouts of one prompt that are under way."""
+    """Rollouts of one prompt in progress."""
 
     missing: int
     samples: list[Sample] = field(default_factory=list)
 
 
 class CurriculumSimulation:
-    """A run that can be continued step by step.
+    """A simulated run, advanced step by step.
 
     Args:
         scenario: All settings.
-        workload: Prompts and answers; None: drawn from the scenario.
+        workload: Prompts and answers; None: drawn as the scenario says.
 
     Attributes:
         now: Simulated seconds since the start.
@@ -74,7 +74,7 @@ class CurriculumSimulation:
         self.workload = workload or Workload(scenario.workload(), scenario.seed)
         if self.workload.mixed_share(scenario.n) == 0:
             raise ValueError(
-                f"no prompt of the pool can be mixed among n={scenario.n}: nothing would ever be trained on"
+                f"no prompt of the pool can be mixed among n={scenario.n}: no batch would ever be trained on"
             )
         self.fleet = EngineFleet(scenario.engines(), scenario.seed)
         self.predictor: PassRatePosterior | None = None
@@ -83,15 +83,15 @@ class CurriculumSimulation:
         chunk = scenario.screening_chunk if scenario.screening == "sequential" else None
         self.controller = DataController(scenario.curriculum(), chunk)
         self._calls: dict[str, _Call] = {}
-        self._paused = 0.0  # seconds in which the engines stood still: their clock is that much behind
+        self._paused = 0.0  # seconds for which the engines were paused: their clock is behind by this
         self._num_fetched = 0
 
     def run(self) -> list[SimulatedStep]:
-        """All steps of the scenario, those of the warm-up included."""
+        """Run all steps of the scenario, including the warm-up."""
         return [self.step() for _ in range(self.scenario.num_steps)]
 
     def step(self) -> SimulatedStep:
-        """Generation until a batch is ready, then training on it.
+        """Generate until a batch is ready, then train on it.
 
         Raises:
             TooManyGenerationBatches: after `max_num_gen_batches` rounds without a batch.
@@ -134,7 +134,7 @@ class CurriculumSimulation:
             self.predictor.set_weight_version(self.version)
 
     def _train(self, num_rollouts: int) -> None:
-        """One update; on devices of its own it does not stop generation."""
+        """One update; on separate devices it does not stop generation."""
         scenario = self.scenario
         if scenario.mode != SEPARATE:
             self._pause(scenario.update_seconds + scenario.update_rollout_seconds * num_rollouts / scenario.num_engines)
@@ -144,7 +144,7 @@ class CurriculumSimulation:
         self._generate_until(self.now + seconds)
 
     def _pause(self, seconds: float) -> None:
-        """The engines stand still; what they are in the middle of is prefilled again afterwards."""
+        """Pause the engines; sequences in progress are prefilled again afterwards."""
         self.now += seconds
         self._paused += seconds
         self.fleet.interrupt(self.now - self._paused)
@@ -172,7 +172,7 @@ class CurriculumSimulation:
             self._take(self._finished(), more_to_come=True)
 
     def _generate_until(self, end: float) -> None:
-        """While the trainer is busy, whatever ends is handled at once."""
+        """While the trainer is busy, finished rollouts are handled immediately."""
         while True:
             self._add_prompts()
             self._send()
@@ -184,7 +184,7 @@ class CurriculumSimulation:
 
     def _add_prompts(self) -> None:
         while (wanted := self.controller.num_prompts_wanted) > 0:
-            if self.predictor is None:  # a loader gives whole batches; what is not needed waits
+            if self.predictor is None:  # a loader returns whole batches; prompts not needed wait
                 indices = self.workload.next_indices(self.scenario.gen_batch_size)
             else:
                 live = [int(index) for index in self.controller.live_indices()]
@@ -199,7 +199,7 @@ class CurriculumSimulation:
             self.controller.set_posteriors(self.predictor.posteriors(positions))
 
     def _send(self) -> None:
-        """Everything that the controller wants generated now, to the engines."""
+        """Send the engines everything that the controller wants generated now."""
         sent_at = max(self.fleet.now, self.now + self.scenario.call_seconds - self._paused)
         for entry in self.controller.get_generation_inputs():
             uid, index = entry.prompt.uid, int(entry.prompt.index)
@@ -211,14 +211,15 @@ class CurriculumSimulation:
                 self.fleet.submit(uid, length, sent_at)
 
     def _finished(self, until: float = float("inf")) -> dict[str, list[Sample]]:
-        """Waits until at least one prompt's rollouts have ended, or until then; all prompts that have by then."""
+        """Wait until at least one prompt's rollouts have ended, or until the given time; return all prompts that have
+        ended."""
         done: dict[str, list[Sample]] = {}
         while not done:
             ended = self.fleet.next_finished(until - self._paused)
             if ended is None and until < float("inf"):
                 return done
             if ended is None:
-                raise RuntimeError("nothing is under way and no batch is ready: the pool has too few prompts")
+                raise RuntimeError("nothing is in flight and no batch is ready: the pool has too few prompts")
             while ended is not None:
                 self.now = max(self.now, ended[0] + self._paused)
                 self._end_rollout(ended[1], done)
@@ -268,11 +269,11 @@ COLUMNS: dict[str, str] = {
     "rollouts_a_prompt": "rollouts generated per trained prompt",
     "tokens_a_prompt": "response tokens generated per trained prompt",
     "screening_rounds": "rounds of screening per step (prompts screened / gen_batch_size)",
-    "calls": "generation calls per step; streaming: times that something had finished",
+    "calls": "generation calls per step; streaming: polls of finished rollouts",
     "qualified_share": "share of the screened prompts that were mixed",
     "slots_used": "share of the engines' slots in use while generating",
     "sample_age": "mean age of a trained rollout in weight versions",
     "engine_s_a_prompt": "engine-seconds of generation per trained prompt",
     "prompts_a_hour": "trained prompts per hour",
 }
-"""Name -> meaning of what `summarize` returns."""
+"""Name -> meaning of the values that `summarize` returns."""

@@ -1,8 +1,8 @@
-"""What a simulated policy answers: pass rates of prompts and lengths of responses. Pure: numpy and scipy.
+"""Simulated answers: pass rates of prompts and lengths of responses. Pure: numpy and scipy.
 
 Pass rates: a share `never` is 0, a share `always` is 1, the others are Beta(alpha, beta). Lengths: log-normal, cut off
-at `max_tokens`; the median of a prompt falls with its pass rate p, median_tokens * hard_factor^(1/2 - p), as hard
-prompts have the longer answers. The policy does not learn: a simulation is a window in which it hardly changes.
+at `max_tokens`; the median of a prompt falls with its pass rate p, median_tokens * hard_factor^(1/2 - p), because hard
+prompts have longer answers. The policy does not learn: a simulation is a window in which it hardly changes.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class WorkloadSettings:
         if not (self.never >= 0 and self.always >= 0 and self.never + self.always < 1):
             raise ValueError(
                 f"never and always are shares of the prompts, together below 1; got {self.never} and {self.always}: "
-                "prompts between 0 and 1 are what is trained on"
+                "only prompts with a pass rate between 0 and 1 are trained on"
             )
         for name in ("alpha", "beta", "hard_factor"):
             if not 0 < getattr(self, name) < float("inf"):
@@ -72,7 +72,7 @@ class Workload:
         return float(np.mean(1.0 - rates**n - (1.0 - rates) ** n))
 
     def next_indices(self, count: int) -> list[int]:
-        """The next prompts in an order that is shuffled anew every epoch."""
+        """The next prompts, in an order that is reshuffled every epoch."""
         indices: list[int] = []
         while len(indices) < count:
             if self._taken == len(self._order):
@@ -93,10 +93,10 @@ class Workload:
 
 
 def fit_pass_rates(outcomes: Iterable[tuple[int, int]]) -> dict[str, float]:
-    """The most likely `never`, `always`, `alpha` and `beta`, from how often each prompt passed and failed.
+    """Maximum-likelihood `never`, `always`, `alpha` and `beta` from each prompt's passes and failures.
 
-    That a prompt which failed or passed throughout got fewer rollouts makes no difference: whether to go on depended
-    on its outcomes alone.
+    Prompts that always failed or passed got fewer rollouts; this does not matter, because continuing depended only on
+    their outcomes.
 
     Args:
         outcomes: (passes, fails) of each prompt, at least one prompt with both.
@@ -110,7 +110,7 @@ def fit_pass_rates(outcomes: Iterable[tuple[int, int]]) -> dict[str, float]:
         raise ValueError("expected prompts that both passed and failed, got none: there is nothing to fit")
 
     def parameters(x: np.ndarray) -> tuple[float, float, float, float]:
-        # The two shares, and that of the rest, as a softmax.
+        # The two shares and the remainder, as a softmax.
         weights = np.exp(np.array([x[0], x[1], 0.0]) - max(x[0], x[1], 0.0))
         never, always, _ = weights / weights.sum()
         # Below .3 the Beta would compete with the two point masses for the same prompts.

@@ -1,1 +1,1 @@
-"""Whether training helped states that it did not train: states, programs, tables. Pure."""
+"""Measures whether training helped on untrained states: states, programs, tables. Pure."""

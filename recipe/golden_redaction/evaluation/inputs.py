@@ -1,4 +1,4 @@
-"""What an evaluation of golden redaction reads: the states that training visited, and fresh pairs. Pure."""
+"""Inputs of a golden-redaction evaluation: the states that training visited, and fresh pairs. Pure."""
 
 import json
 from collections import Counter
@@ -17,11 +17,11 @@ def read_fresh(path: Path, problems: Mapping[str, Problem]) -> dict[str, tuple[P
     """Fresh pairs of the given tasks, by task.
 
     Raises:
-        SignalError: The file cannot be read, or has pairs of none of these tasks.
+        SignalError: The file cannot be read, or has no pairs of these tasks.
     """
     found = {name: tuple(pairs.values()) for name, pairs in read_pairs((), path).items() if name in problems and pairs}
     if not found:
-        raise SignalError(f"{path} has fresh pairs of none of the {len(problems)} tasks: give the file of these tasks")
+        raise SignalError(f"{path} has no fresh pairs of the {len(problems)} tasks: give the file of these tasks")
     return found
 
 
@@ -32,11 +32,11 @@ def read_states(path: Path, problems: Mapping[str, Problem], counts: Counter[str
         path: JSON lines with `problem` and `k`. Lines with `schema` are training entries: their token ids must be those
             of this evaluation's states.
         problems: Tasks of the evaluation, by id; states of others are left out.
-        counts: Is told how many.
+        counts: Receives the number of states left out.
 
     Raises:
-        SignalError: The file cannot be read, has no state of these tasks, or is of another tokenizer or other golden
-            solutions.
+        SignalError: The file cannot be read, has no state of these tasks, or was made with another tokenizer or other
+            golden solutions.
         RecordError: A training entry does not follow its schema.
     """
     visited: dict[str, set[int]] = {}
@@ -59,7 +59,7 @@ def read_states(path: Path, problems: Mapping[str, Problem], counts: Counter[str
 
 
 def _read_lines(path: Path) -> list[tuple[str, int, Sequence[int] | None]]:
-    """Problem and k of each line, and its state's token ids where it has them."""
+    """Problem and k of each line, and the state's token ids if given."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         if lines and "schema" in json.loads(lines[0]):

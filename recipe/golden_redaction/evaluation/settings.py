@@ -1,4 +1,4 @@
-"""What `recipe.golden_redaction.evaluate` evaluates, and the states that it asks a model to answer in."""
+"""Settings of `recipe.golden_redaction.evaluate`, and the states that the model answers."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -22,20 +22,20 @@ class GoldenEvaluateSettings:
         model: Folder of a Hugging Face model or of a checkpoint of verl, or a name on the hub.
         data: Parquet files of data_preprocess.arc.
         output_dir: Folder of samples and result.
-        n: Answers in each state.
+        n: Answers per state.
         fresh: Fresh pairs, JSON lines `{id, pairs}`; None: the metrics about them are left out.
         states: JSON lines with `problem` and `k`, such as a run's training entries; None: see `choose_rungs`.
         redact: Shares of the golden solutions to hide.
         temperature: 0 is greedy.
         max_new_tokens: Tokens of an answer.
-        seed: Of the sampling.
-        golden_folder: Has <task>.py files.
-        time_budget: Minutes after which no further answers are sampled; None: until all are there.
-        limit: Only the first so many tasks, golden ones from easy to hard first; None: all.
-        limits: Larger tasks are left out.
+        seed: Seed of the sampling.
+        golden_folder: Folder of <task>.py files.
+        time_budget: Minutes after which sampling stops; None: sample all.
+        limit: Number of tasks to use, golden ones from easy to hard first; None: all.
+        limits: Size limits; larger tasks are left out.
         prompt: How tasks are shown.
         sandbox: Where programs run.
-        chunk_size: States that are answered, scored and kept at once.
+        chunk_size: States that are sampled, scored and stored per chunk.
         kv_cache_gib: Memory of the key-value cache on a CPU, in GiB; a GPU uses what is free.
         tensor_parallel_size: GPUs that share the model.
     """
@@ -68,11 +68,11 @@ class GoldenEvaluateSettings:
         if not all(0 < share <= 1 for share in self.redact):
             raise SignalError(f"--redact must be shares in (0, 1], got {list(self.redact)}: try 0.25,0.5,1")
         if not self.golden_folder.is_dir():
-            raise SignalError(f"--golden_folder {self.golden_folder} is no folder")
-        self.sample_settings()  # the sampling's own checks
+            raise SignalError(f"--golden_folder {self.golden_folder} is not a folder")
+        self.sample_settings()  # runs the sampling's own checks
 
     def sample_settings(self) -> dict[str, Any]:
-        """What samples depend on besides their states; samples of other values must not be mixed with them."""
+        """All settings that samples depend on besides their states; samples of different settings must not be mixed."""
         settings = EvaluateSettings(
             self.model, self.data, n=self.n, k=(1,), temperature=self.temperature, seed=self.seed,
             max_response_length=self.max_new_tokens,
@@ -82,14 +82,14 @@ class GoldenEvaluateSettings:
 
 @dataclass(frozen=True)
 class Question:
-    """A state to answer in: task, hidden tokens, and what the model continues."""
+    """A state to answer: task, hidden tokens, and the text that the model continues."""
 
     problem: Problem
     k: int
 
     @property
     def given(self) -> tuple[int, ...]:
-        """Golden ids that are not hidden."""
+        """Visible golden ids."""
         return self.problem.golden_ids[: len(self.problem.golden_ids) - self.k]
 
     @property
@@ -99,5 +99,5 @@ class Question:
 
     @property
     def key(self) -> PromptKey:
-        """Known by its token ids, which the examples are part of."""
+        """Identified by its token ids, which include the examples."""
         return PromptKey(hashlib.sha256(repr(self.ids).encode()).hexdigest()[:16], self.k)

@@ -1,10 +1,10 @@
-"""What an evaluation of golden redaction measures, and in which states. Pure; `evaluation_tables.py` has the means.
+"""Metrics and states of a golden-redaction evaluation. Pure; `evaluation_tables.py` has the means.
 
 A state is a task with the last k tokens of its golden solution hidden; k = 0 of a task without one is its bare prompt.
 In each state the model writes n answers, and each answer is a program:
 
     pass_rate        share of the answers whose program maps every example input to its output
-    test_pass_rate   share of those that are right on every test pair, too (pass@1)
+    test_pass_rate   share of the answers whose program is also right on every test pair (pass@1)
     test_solved      1 if the vote of the passing programs is right on every test pair, else 0
     test_score       share of the test pairs of which one of two attempts is right, as ARC Prize scores: the two most
                      frequent outputs of the passing programs
@@ -41,12 +41,12 @@ SAME, WHOLE, FRESH, UNSEEN = "same states", "whole solution", "fresh pairs", "un
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one answer.
+    """The outcome of one answer.
 
     Attributes:
         label: 1 if its program is right on every example, 0 if not, None: unknown.
-        test: On the test inputs; looked at for label 1 alone.
-        fresh: On the fresh inputs; likewise.
+        test: Outputs on the test inputs; only used for label 1.
+        fresh: Outputs on the fresh inputs; likewise.
     """
 
     label: float | None
@@ -62,9 +62,9 @@ class StateResult:
         problem: Task id.
         k: Hidden golden tokens; 0 for the bare prompt of a task without a golden solution.
         num_samples: Answers.
-        num_labels: Those with a label.
-        num_passed: Those with label 1.
-        metrics: `METRICS`, each None where it is unknown.
+        num_labels: Answers with a label.
+        num_passed: Answers with label 1.
+        metrics: `METRICS`, each None if unknown.
     """
 
     problem: str
@@ -76,7 +76,7 @@ class StateResult:
 
 
 def vote(grids: Sequence[Grid | None]) -> Grid | None:
-    """The most frequent grid, of equally frequent ones the first seen; None (no output) has no vote.
+    """The most frequent grid, ties by first occurrence; None (no output) has no vote.
 
     Example:
         >>> vote([((1,),), None, ((2,),), None, ((2,),)]), vote([None])
@@ -86,7 +86,7 @@ def vote(grids: Sequence[Grid | None]) -> Grid | None:
 
 
 def votes(grids: Sequence[Grid | None], num: int) -> list[Grid]:
-    """The most frequent different grids, at most `num`; of equally frequent ones the first seen comes first."""
+    """The most frequent distinct grids, at most `num`; ties by first occurrence."""
     return [grid for grid, _ in Counter(grid for grid in grids if grid is not None).most_common(num)]
 
 
@@ -97,9 +97,9 @@ def measure_state(
 
     Args:
         state: Which one.
-        outcomes: Of its answers, in their order.
-        test_pairs: In the order of each outcome's `test`.
-        fresh_pairs: In the order of each outcome's `fresh`; none: the metrics about them are None.
+        outcomes: Outcomes of its answers, in order.
+        test_pairs: Test pairs, in the order of each outcome's `test`.
+        fresh_pairs: Fresh pairs, in the order of each outcome's `fresh`; if empty, their metrics are None.
     """
     labelled = [outcome for outcome in outcomes if outcome.label is not None]
     passed = [outcome for outcome in labelled if outcome.label == 1]
@@ -124,7 +124,7 @@ def measure_state(
 
 
 def _pass_rate(runs: Sequence[tuple[Execution, ...]], failures: int) -> float | None:
-    """Share of right answers, where `failures` more answers were wrong on the examples."""
+    """Share of right answers, counting `failures` more that were wrong on the examples."""
     labels = [label(execution.status for execution in run) for run in runs]
     known = [value for value in labels if value is not None]
     return sum(known) / (len(known) + failures) if known or failures else None
@@ -161,10 +161,10 @@ class Rung:
     """One rung of the ladder.
 
     Attributes:
-        name: For people.
+        name: Display name.
         rate: The metric that is its pass rate.
         solved: The metric that is its share of solved tasks.
-        states: What it is the mean of.
+        states: The states that it averages over.
     """
 
     name: str
@@ -183,8 +183,8 @@ def choose_rungs(
 
     Args:
         lengths: Golden tokens of every task, 0 for a task without a golden solution.
-        visited: The k of every task that training visited; None: not known, every task with a golden solution is taken
-            for seen and there are no "same states".
+        visited: The k of every task that training visited; None: not known, every task with a golden solution counts as
+            seen and there are no "same states".
         fractions: Shares of the golden tokens to hide, in (0, 1]; k is rounded up.
         fresh: Tasks with fresh pairs.
 

@@ -1,11 +1,11 @@
-"""Two attempts for each test pair, and ARC Prize's file of them (https://arcprize.org/guide). Pure."""
+"""Two attempts for each test pair, in the file format of ARC Prize (https://arcprize.org/guide). Pure."""
 
 from collections.abc import Mapping, Sequence
 
 from recipe.golden_redaction.evaluation.states import NUM_ATTEMPTS, Outcome, votes
 from verl_ext.data.arc_tasks import Grid
 
-# What stands in the file for a missing attempt, as it must have two for every test pair.
+# Placeholder for a missing attempt: the file needs two for every test pair.
 NOTHING = ((0,),)
 
 
@@ -13,7 +13,7 @@ def attempts(outcomes: Sequence[Outcome], num_tests: int) -> list[list[Grid]]:
     """The most frequent outputs of the passing programs on each test input, at most two.
 
     Args:
-        outcomes: Of a state's answers.
+        outcomes: Outcomes of a state's answers.
         num_tests: Test pairs of the task.
     """
     passed = [outcome for outcome in outcomes if outcome.label == 1]

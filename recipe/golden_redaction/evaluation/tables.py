@@ -1,6 +1,6 @@
-"""The means of an evaluation of golden redaction, as text and JSON, and the difference between two. Pure.
+"""Results of a golden-redaction evaluation as text and JSON, and the difference between two. Pure.
 
-Means are over tasks: a task with several states in a rung counts with their mean, and the bootstrap resamples tasks.
+Means are over tasks: several states of a task in a rung are averaged first, and the bootstrap resamples tasks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ def summarize(rungs: Sequence[Rung], results: Mapping[RedactedState, StateResult
     """The content of a result file: `whole` (every task's bare prompt), `rungs`, and each of the `states`.
 
     Args:
-        rungs: Of the ladder.
-        results: Of every state of the rungs.
+        rungs: Rungs of the ladder.
+        results: Results of every state of the rungs.
     """
     bare = [results[state] for rung in rungs if rung.name in (WHOLE, UNSEEN) for state in rung.states]
     whole = {metric: estimate(bare, metric) for metric in METRICS}
@@ -82,12 +82,12 @@ class Comparison:
         rung: Its name.
         metric: "pass rate" or "solved".
         num_tasks: Tasks compared.
-        before: Mean over tasks in the one result.
-        after: In the other.
+        before: Mean over tasks in the first result.
+        after: Mean over tasks in the second.
         difference: after - before, by task.
-        rose: States whose value is larger after; noise of n answers included.
-        fell: Smaller.
-        same: Equal.
+        rose: States whose value is larger after, including noise from n answers.
+        fell: States whose value is smaller.
+        same: States whose value is equal.
     """
 
     rung: str
@@ -147,7 +147,7 @@ def _compare(rung: str, metric: str, known: Mapping[tuple[str, int], tuple[float
 
 
 def render_comparison(comparisons: Sequence[Comparison]) -> str:
-    """A table, a row for each rung and metric."""
+    """A table with one row per rung and metric."""
     head = f"{'rung':<16}{'metric':<11}{'tasks':>6}{'before':>8}{'after':>8}  {'difference':<28}"
     lines = [f"{head}{'rose':>5}{'fell':>5}{'same':>5}"]
     for entry in comparisons:

@@ -1,1 +1,1 @@
-"""The update, pure PyTorch: forward, loss, and what moved in each tensor. No Ray, no verl."""
+"""The update, pure PyTorch: forward, loss, and the change of each tensor. No Ray, no verl."""

@@ -1,8 +1,8 @@
 """One forward of a state for all its tokens. Torch; nothing distributed.
 
-Every candidate token of a state is read from the one row of logits at the state's last position. States are padded on
-the left, so that this position is the last one of every row, and the model is asked for the logits of that position
-alone: a state of T tokens costs T positions of the body and one of the head, however many tokens are tried.
+The log-probs of all candidate tokens of a state are read from one row of logits, at the state's last position. States
+are padded on the left, so that this position is the last one of every row, and the model computes the logits only
+there: a state of T tokens costs T positions of the body and one of the head, however many tokens are tried.
 
 S: states of a micro-batch. T: tokens of the longest. V: vocabulary. L: layers.
 """
@@ -13,7 +13,7 @@ import torch
 
 
 def plan_micro_batches(lengths: Sequence[int], num_ranks: int, max_tokens: int) -> list[list[list[int]]]:
-    """Divide states among micro-batches and ranks, so that all ranks make equally many forwards.
+    """Divide states among micro-batches and ranks so that all ranks run the same number of forwards.
 
     States of similar length go together, longest first; every rank's part of a micro-batch is at most `max_tokens`
     with its padding, unless it is a single state.
@@ -21,14 +21,14 @@ def plan_micro_batches(lengths: Sequence[int], num_ranks: int, max_tokens: int) 
     Args:
         lengths: Tokens of each state, at least 1.
         num_ranks: At least 1.
-        max_tokens: Of one rank's forward.
+        max_tokens: Token limit of one rank's forward, with padding.
 
     Returns:
         [micro-batch][rank][state]: indices into `lengths`, each exactly once; a rank's part may be empty.
     """
     if num_ranks < 1 or max_tokens < 1 or any(length < 1 for length in lengths):
         raise ValueError(
-            f"expected at least 1 rank, token and token of a state, got {num_ranks}, {max_tokens}, {list(lengths)}"
+            f"expected at least 1 rank, token and token per state, got {num_ranks}, {max_tokens}, {list(lengths)}"
         )
     waiting = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     plan = []
@@ -64,7 +64,7 @@ def next_token_logits(
     Args:
         module: A causal language model of transformers (or one wrapped by peft or FSDP2) that takes `logits_to_keep`.
         states: Token ids.
-        device: Of the inputs.
+        device: Device of the inputs.
         with_hidden_norms: Also measure the residual stream.
 
     Returns:
@@ -76,7 +76,7 @@ def next_token_logits(
     )
     norms = None
     if with_hidden_norms:
-        # transformers' last entry is behind the final norm.
+        # transformers' last entry is after the final norm.
         last = torch.stack([hidden[:, -1].detach().float() for hidden in output.hidden_states[:-1]])
         norms = last.square().mean(dim=-1).sqrt().mean(dim=-1)
     return output.logits[:, -1], norms

@@ -4,11 +4,11 @@ For a token with log-prob l, advantage A in {+1, -1}, target T and weight w
 
     w * max(0, A * (T - l))
 
-in nats: how far it still has to go. Its gradient in l is -w A before the target, that of REINFORCE with a ternary
+in nats, its remaining distance. Its gradient in l is -w A before the target, that of REINFORCE with a ternary
 advantage, and exactly 0 at the target and past it. Weights come from `targets.token_weights`, computed over all states
 of an update: the sum of this loss over micro-batches and ranks is the loss of the update.
 
-`distance_loss` is what the steps of an update descend that takes several; see `method/inner_steps.py`.
+`distance_loss` is minimised by updates that take several steps; see `method/inner_steps.py`.
 
 S: states. V: vocabulary. M: tokens of all states, with the state that each belongs to.
 """
@@ -17,7 +17,7 @@ import torch
 
 
 def token_log_probs(logits_SV: torch.Tensor, states_M: torch.Tensor, tokens_M: torch.Tensor) -> torch.Tensor:
-    """Log-probs of all tokens of all states; the tokens of a state share its one row of logits.
+    """Log-probs of all tokens of all states; the tokens of a state share one row of logits.
 
     Args:
         logits_SV: Float, at the last position of each state, at temperature 1.
@@ -28,7 +28,7 @@ def token_log_probs(logits_SV: torch.Tensor, states_M: torch.Tensor, tokens_M: t
         (M,) float32 (float64 from float64) in nats, with the gradient of the logits.
     """
     logits_SV = logits_SV if logits_SV.dtype == torch.float64 else logits_SV.float()
-    # Only the chosen logits and one normalizer a row: no second tensor of S x V for the backward of a log-softmax.
+    # Only the chosen logits and one normalizer per row, to avoid a second S x V tensor for a log-softmax's backward.
     return logits_SV[states_M, tokens_M] - torch.logsumexp(logits_SV, dim=-1)[states_M]
 
 
@@ -38,8 +38,8 @@ def target_loss(
     """The loss of a micro-batch, a scalar in nats.
 
     Args:
-        log_probs_M: Of the current weights, with gradient.
-        targets_M: Target log-probs; whatever is at a token without a label (NaN) is not looked at.
+        log_probs_M: Log-probs under the current weights, with gradient.
+        targets_M: Target log-probs; values of unlabelled tokens (NaN) are ignored.
         advantages_M: In {+1, 0, -1}.
         weights_M: See `targets.token_weights`.
 
@@ -63,8 +63,8 @@ def distance_loss(log_probs_M: torch.Tensor, goals_M: torch.Tensor, weights_M: t
     """Half the weighted squared distance to the goals of `inner_steps.goals`, a scalar in nats squared.
 
     Args:
-        log_probs_M: Of the current weights, with gradient.
-        goals_M: NaN for a token without a label.
+        log_probs_M: Log-probs under the current weights, with gradient.
+        goals_M: Goals; NaN for a token without a label.
         weights_M: See `targets.token_weights`.
 
     Raises:

@@ -1,11 +1,11 @@
-"""What one update did to each weight tensor. Torch; a sharded tensor's own operations do the communication.
+"""The change of each weight tensor in one update. Torch; a sharded tensor's own operations do the communication.
 
 In low precision an update can be lost: a weight of 1 in bfloat16 does not see a change below 1/256. So for every
 trainable tensor
 
     grad_norm          norm of its gradient, after clipping
     update_to_weight   norm of its change / norm of its values before
-    changed_share      share of its values that are another number in the serving dtype than before
+    changed_share      share of its values that changed in the serving dtype
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,11 +16,11 @@ NAMES = ("grad_norm", "update_to_weight", "changed_share")
 
 
 class UpdateStatistics:
-    """Takes a copy of the weights; `after_update` compares. Costs the memory of the trainable weights meanwhile.
+    """Copies the weights; `after_update` compares with them. Until then this takes the memory of the trainable weights.
 
     Args:
         parameters: Names and tensors (plain or DTensor); those without a gradient are left out.
-        serving_dtype: What the rollout engine computes in.
+        serving_dtype: The rollout engine's dtype.
     """
 
     def __init__(self, parameters: Iterable[tuple[str, torch.nn.Parameter]], serving_dtype: torch.dtype) -> None:
@@ -42,9 +42,9 @@ class UpdateStatistics:
 
 
 class StepStart:
-    """Takes a copy of the trainable weights before an optimizer step, to shorten the step afterwards.
+    """Copies the trainable weights before an optimizer step, to shorten the step afterwards.
 
-    Costs their memory meanwhile. The optimizer's own state stays as the whole step left it.
+    Until then this takes their memory. The optimizer's state stays as after the whole step.
 
     Args:
         parameters: Plain tensors or DTensors; those without a gradient are left out.
@@ -55,7 +55,7 @@ class StepStart:
 
     @torch.no_grad()
     def shorten(self, factor: float) -> None:
-        """Multiply the way from there to the present weights; 0 takes all of it back."""
+        """Scale the change from there to the current weights; 0 undoes it."""
         for parameter, before in self._before:
             parameter.copy_(before + factor * (parameter - before) if factor else before)
 

@@ -1,2 +1,2 @@
-"""The algorithm, pure: which states are visited, what their tokens earn, where their log-probs are to move. No Ray, no
+"""The algorithm, pure: which states are visited, and the rewards and target log-probs of their tokens. No Ray, no
 verl."""

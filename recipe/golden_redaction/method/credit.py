@@ -17,16 +17,16 @@ passes against the pooled labels of the rest (Fisher's exact test). As K tokens 
 the exact distribution of the smallest of the K p-values (single-step min-P), and A_t = +1 or -1, by the side of the
 rest that q_t is on, where p~_t <= alpha. So in a state whose tokens are equal, P(any label is not 0) <= alpha: for
 every pass rate, K, R and number of missing labels, without a prior. The K comparisons are strongly dependent (for
-K = 2 they are one comparison), which is what Bonferroni and Holm pay for and the joint distribution does not. Beta
+K = 2 they are one comparison), which makes Bonferroni and Holm conservative, but not the joint distribution. Beta
 posteriors would need a prior, and their error rate would depend on it and on the pass rate. Where tokens differ, each
-token that is as good as the mean of the others is labelled with probability <= alpha: p~_t is never below the exact
-p-value of t alone, and pooling unequal rates has a smaller variance than the equal ones that it assumes.
+token that is as good as the mean of the others is labelled with probability <= alpha: p~_t is never below t's own exact
+p-value, and pooling unequal rates has a smaller variance than the equal ones that it assumes.
 
 The rest is pooled by labels, not weighted by p: evidence about a token does not change as the policy moves.
 
 R * K rollouts are needed to see an effect. Power: share of tokens labelled +1 where one token passes at rate q and the
 K - 1 others at rate r, at alpha = 0.05, and the error: share of states with any label when all pass at rate r
-(20,000 states a cell, standard error below 0.004; `tests/unit/test_golden_credit.py` checks some of them):
+(20,000 states per cell, standard error below 0.004; `tests/unit/test_golden_credit.py` checks some of them):
 
      K   R | error at r =          | power for q against r
            |  .1     .3     .5     | .3/.1  .5/.1  .9/.1  .6/.3  .8/.5  .9/.5
@@ -67,17 +67,17 @@ class CreditSettings(Settings):
     """Next tokens sampled at temperature 1 in a state; the distinct ones and the teacher's are its actions."""
 
     max_actions: int = Field(default=8, ge=2)
-    """The most actions of a state: the teacher's and the most frequently sampled."""
+    """Maximum actions of a state: the teacher's and the most frequently sampled."""
 
     rollouts_per_action: int = Field(default=16, ge=1)
-    """Rollouts of each action. recipe/golden_redaction/method/credit.py has the power at 8, 16 and 32: 8 see only large
-    effects."""
+    """Rollouts of each action. recipe/golden_redaction/method/credit.py has the power at 8, 16 and 32: 8 detect only
+    large effects."""
 
     min_labels: int = Field(default=4, ge=1)
-    """An action with fewer labels (the others were infrastructure errors) is not compared."""
+    """Minimum labels of an action; one with fewer (because of infrastructure errors) is not compared."""
 
     alpha: float = Field(default=0.05, gt=0, lt=1)
-    """Largest probability that a state whose actions are equally good gets any advantage that is not 0."""
+    """Maximum probability that a state whose actions are equally good gets any non-zero advantage."""
 
     @model_validator(mode="after")
     def _agree(self) -> "CreditSettings":
@@ -91,15 +91,15 @@ class CreditSettings(Settings):
 
 @dataclass(frozen=True, eq=False)
 class StateCredit:
-    """What the rollouts of a state say.
+    """Credit of a state's actions from its rollouts.
 
     Attributes:
         num_labels: (K,) int64, labels of each token.
         rewards: (K,) float64 action rewards; NaN without a label.
-        p_values: (K,) float64, p~ of the module's docstring; 1 for a token that took no part.
+        p_values: (K,) float64, p~ of the module's docstring; 1 for a token that was not compared.
         advantages: (K,) int64 in {+1, 0, -1}.
         state_reward: V, NaN if no token has a label.
-        coverage: Probability of the tokens that V is an average of.
+        coverage: Total probability of the tokens that V averages over.
     """
 
     num_labels: np.ndarray
@@ -116,10 +116,10 @@ def action_set(sampled: Sequence[int], teacher: int, max_actions: int | None = N
     Args:
         sampled: Token ids drawn at temperature 1.
         teacher: golden[-k]; always an action.
-        max_actions: The most tokens; the least often sampled go, of equals the later. None: all stay.
+        max_actions: Maximum number of tokens; the least often sampled are dropped, the later first. None: no limit.
 
     Returns:
-        Token ids in the order of their first sample, the teacher's last if it was not sampled.
+        Token ids in the order of their first sample, with the teacher's last if it was not sampled.
     """
     if max_actions is not None and max_actions < 1:
         raise ValueError(f"max_actions must be at least 1 (the teacher token), got {max_actions}")
@@ -137,12 +137,12 @@ def assign_credit(
     """Rewards and advantages of a state's tokens.
 
     Args:
-        labels: For each of K tokens those of its rollouts: 1, 0, or None (no label).
+        labels: For each of K tokens, the labels of its rollouts: 1, 0, or None (no label).
         log_probs: (K,) log-probabilities of the tokens under the current policy, in nats.
         settings: `min_labels` and `alpha` are used.
 
     Raises:
-        ValueError: if there is not one log-prob a token, a label is neither 1, 0 nor None, or a log-prob is above 0.
+        ValueError: if there is not one log-prob per token, a label is not 1, 0 or None, or a log-prob is above 0.
     """
     log_probs = np.asarray(log_probs, dtype=np.float64)
     if log_probs.shape != (len(labels),) or not len(labels):
@@ -154,7 +154,7 @@ def assign_credit(
     known = [[entry for entry in token if entry is not None] for token in labels]
     wrong = sorted({repr(entry) for token in known for entry in token if entry not in (0, 1)})
     if wrong:
-        raise ValueError(f"a label is 1, 0 or None, got {', '.join(wrong[:5])}: the test is of passes and failures")
+        raise ValueError(f"labels must be 1, 0 or None, got {', '.join(wrong[:5])}: the test is of passes and failures")
     num_labels = np.array([len(token) for token in known], dtype=np.int64)
     num_passes = np.array([sum(token) for token in known], dtype=np.int64)
     rewards = np.full(len(labels), np.nan)
@@ -162,7 +162,7 @@ def assign_credit(
     rewards[labelled] = num_passes[labelled] / num_labels[labelled]
     probabilities = np.exp(log_probs)
     coverage = float(probabilities[labelled].sum())
-    # Relative to the largest, as a state's tokens may all be too unlikely for float64.
+    # Relative to the largest, because all tokens of a state may be too unlikely for float64.
     weights = np.exp(log_probs[labelled] - log_probs[labelled].max(initial=-np.inf)) if labelled.any() else []
     state_reward = float(np.average(rewards[labelled], weights=weights)) if labelled.any() else float("nan")
     taking_part = num_labels >= settings.min_labels
@@ -187,7 +187,7 @@ def adjusted_p_values(num_passes: Sequence[int] | np.ndarray, num_labels: Sequen
     sizes = tuple(int(value) for value in num_labels)
     if len(passes) != len(sizes) or not all(0 <= s <= n and n for s, n in zip(passes, sizes, strict=True)):
         raise ValueError(f"expected 0 <= passes <= labels and labels >= 1 for each token, got {passes} of {sizes}")
-    # Order does not matter: states with the same sizes share a table.
+    # Sorted, because states with the same sizes share a table.
     tables = _tables(tuple(sorted(sizes)), sum(passes))
     return np.array([tables[n][s] for s, n in zip(passes, sizes, strict=True)])
 
@@ -210,7 +210,7 @@ def _tables(sizes: tuple[int, ...], total: int) -> dict[int, list[float]]:
     everything = sum_over_tables(-1)
     ways = comb(sum(sizes), total)
     levels = {tail for table in tails.values() for tail in table}
-    # At least the tail itself, which 1 - x of a tiny probability could fall below in floating point.
+    # At least the tail itself: 1 - x could fall below it through rounding.
     adjusted = {t: min(1.0, max(t / (2 * ways), 1.0 - sum_over_tables(t) / everything)) for t in levels}
     return {n: [adjusted[tail] for tail in table] for n, table in tails.items()}
 

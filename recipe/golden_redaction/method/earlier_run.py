@@ -1,14 +1,14 @@
-"""What a run takes over from an earlier one: how far its problems had come, and visits to train on. Pure.
+"""State taken over from an earlier run: the progress of its problems, and visits to train on. Pure.
 
-A recorded visit is fresh if its policy is near the present one, by two measures: how many weight versions it is behind
-the newest of its file, and how far the log-probs of its actions are from what they were when it was made. The second
-asks the present policy, so it also knows whether the run goes on from the weights which the earlier run ended with, or
-from others. Of the K actions of a state it is
+A recorded visit is fresh if its policy is near the current one, by two measures: how many weight versions it is behind
+the newest of its file, and how far the log-probs of its actions have moved since. The second queries the current
+policy, so it also detects whether the run starts from other weights than the earlier run's last. For the K actions of a
+state it is
 
     gap = sum_t w_t |log p_t now - log p_t then|,   w_t = (p_t now + p_t then) / sum of these over t
 
-in nats: a mean in which a token counts as much as it is sampled. A policy that has trained on the visit and brought the
-tokens to their targets is far from the one that made it: that visit has done its work.
+in nats: a mean weighted by how often a token is sampled. A policy that has trained on the visit and brought the
+tokens to their targets is far from the one that made it: that visit is used up.
 
 K: actions of a state.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from recipe.golden_redaction.method.visits import Recorded, StateVisit
 
 Ask = Callable[[Sequence[StateVisit]], Sequence[Sequence[float]]]
-"""From visits to the log-probs of each one's K actions under the present policy, in nats."""
+"""Maps visits to the log-probs of their K actions under the current policy, in nats."""
 
 
 def log_prob_gap(then: Sequence[float], now: Sequence[float]) -> float:
@@ -30,13 +30,13 @@ def log_prob_gap(then: Sequence[float], now: Sequence[float]) -> float:
         then, now: K log-probs in nats.
 
     Raises:
-        ValueError: if they are not of the same tokens, or of none.
+        ValueError: if the lengths differ or are 0.
     """
     if len(then) != len(now) or not len(then):
         raise ValueError(f"expected log-probs of the same tokens, at least one, got {len(then)} and {len(now)}")
     log_probs = np.array([then, now], dtype=float)
     weights = np.exp(log_probs).sum(axis=0)
-    if weights.sum() == 0:  # so improbable that they are 0 in float64
+    if weights.sum() == 0:  # probabilities that underflow to 0 in float64
         weights += 1.0
     return float((weights * np.abs(log_probs[1] - log_probs[0])).sum() / weights.sum())
 
@@ -45,8 +45,8 @@ class EarlierRun:
     """The recorded visits of an earlier run.
 
     Args:
-        history: All visits of this run's states, read back from their records, in their order.
-        recent: Those of them that are fresh by version, to train on.
+        history: All recorded visits of this run's states, in order.
+        recent: The visits that are fresh by version, to train on.
         max_gap: See `log_prob_gap`; None: any.
     """
 
@@ -57,13 +57,13 @@ class EarlierRun:
         self._recent = list(recent)
         self._max_gap = max_gap
         self.num_used = 0
-        """Recent visits that `take` has looked at."""
+        """Number of recent visits that `take` has examined."""
         self.num_far = 0
-        """Those of its last call that the present policy is too far from."""
+        """Number of visits in its last call that were too far from the current policy."""
 
     @property
     def num_problems(self) -> int:
-        """With at least one visit."""
+        """Number of problems with at least one visit."""
         return len(self._history)
 
     @property
@@ -72,10 +72,10 @@ class EarlierRun:
         return self.num_used >= len(self._recent)
 
     def lengths(self, ask: Ask) -> dict[str, list[tuple[int, float | None]]]:
-        """How far each problem had come: (k, state reward) of its visits, up to the last that the present policy is
-        near. A problem that has none is absent.
+        """Progress of each problem: (k, state reward) of its visits, up to the last one near the current policy.
+        Problems without one are absent.
 
-        The last visits of all problems are asked about first; only where the policy is far, the ones before them.
+        The last visits of all problems are checked first; earlier ones only if the policy is far.
         """
         found: dict[str, list[tuple[int, float | None]]] = {}
         ends = {problem: len(visits) for problem, visits in self._history.items()}
@@ -91,7 +91,7 @@ class EarlierRun:
         return found
 
     def take(self, count: int, ask: Ask) -> list[StateVisit]:
-        """The next recent visits that the present policy is near; fewer than `count` where there are no more."""
+        """The next recent visits near the current policy; fewer than `count` if there are no more."""
         taken: list[StateVisit] = []
         self.num_far = 0
         while len(taken) < count and not self.is_used_up:
@@ -112,5 +112,5 @@ class EarlierRun:
 
 
 def _recorded(visit: StateVisit) -> Recorded:
-    assert visit.recorded is not None, "only visits that were read back from their records are given"
+    assert visit.recorded is not None, "only visits read from records can be taken"
     return visit.recorded

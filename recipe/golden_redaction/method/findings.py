@@ -1,4 +1,4 @@
-"""What a run of golden redaction came to, in a few numbers. Pure."""
+"""Summary of a golden-redaction run in a few numbers. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,15 +7,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Findings:
-    """Of a whole run.
+    """Summary of a whole run.
 
     Attributes:
-        labelled_tokens: Tokens that an update was to move, over all updates.
-        intended_way: Share of them whose log-prob in the serving engine then went the intended way; None without any.
-        past_target: Share of them that went the intended way and past their target there; None without any.
+        labelled_tokens: Labelled tokens, over all updates.
+        intended_way: Share of them whose log-prob in the serving engine then moved in the intended direction; None
+            without any.
+        past_target: Share of them that moved past their target there; None without any.
         k_before, k_after: Mean hidden golden tokens of the problems.
         problems: Problems with a probe before the first update and after the last.
-        risen, fallen: Of these, whose mean pass rate over the probes' shares is higher, lower.
+        risen, fallen: How many of these have a higher (lower) mean pass rate over the probes' shares.
         pass_rates: Mean pass rate of the problems before and after, by the share of the solution that was hidden.
     """
 
@@ -30,10 +31,10 @@ class Findings:
     past_target: float | None = None
 
     def lines(self) -> list[tuple[str, str]]:
-        """For people: names and texts."""
+        """Names and texts for display."""
         lines = [("redaction length", f"{self.k_before:.1f} -> {self.k_after:.1f} tokens, mean of the problems")]
         if self.intended_way is not None:
-            share = f"{100 * self.intended_way:.1f} % moved the intended way in the serving engine"
+            share = f"{100 * self.intended_way:.1f} % moved in the intended direction in the serving engine"
             past = f", {100 * self.past_target:.1f} % past their target" if self.past_target is not None else ""
             lines.append(("labelled tokens", f"{self.labelled_tokens:,}, of which {share}{past}"))
         if self.problems:
@@ -49,8 +50,8 @@ def run_findings(
     """The findings of a run.
 
     Args:
-        probes: Rows {step, problem, share, pass_rate}; the first and the last step are compared, at places that both
-            have a pass rate for.
+        probes: Rows {step, problem, share, pass_rate}; the first and the last step are compared, where both have a pass
+            rate.
         moved: Labelled tokens by kind, see `movement.KINDS`.
         k_before, k_after: See `Findings`.
     """

@@ -27,8 +27,8 @@ class Answer:
     Attributes:
         problem: The problem.
         given: Golden tokens that were not hidden.
-        made: Token ids behind them: the action, if there is one, and what followed.
-        is_whole: False if the engine gave up on it: it says nothing.
+        made: Token ids after them: the action, if there is one, and its continuation.
+        is_whole: False if the engine aborted it: it has no reward.
     """
 
     problem: Problem
@@ -53,18 +53,18 @@ class Judge(Protocol):
         ...
 
     def close(self) -> None:
-        """End what the judge has started."""
+        """Release the judge's resources."""
         ...
 
 
 class ProgramJudge:
-    """Runs the answers as programs, on the examples and then on what is held out.
+    """Runs the answers as programs, on the examples and then on the held-out pairs.
 
     A program that met an infrastructure error is run once more.
 
     Args:
         executor: Runs programs; closed with the judge.
-        tokenizer: Of the policy.
+        tokenizer: The policy's.
         with_outputs: Keep the grids that programs returned in the rollouts' records.
     """
 
@@ -102,11 +102,11 @@ class ProgramJudge:
 
 
 class RewardJudge:
-    """Asks the run's reward function about the whole answer: the golden tokens that were given, and what followed.
+    """Asks the run's reward function about the whole answer: the visible golden tokens and their continuation.
 
     Args:
         function: As verl calls it: (data_source, solution_str, ground_truth, extra_info).
-        tokenizer: Of the policy.
+        tokenizer: The policy's.
     """
 
     stop: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the actor is asked about states, and what it trains on. Pure."""
+"""Queries about states to the actor, and its training data. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from recipe.golden_redaction.method.visits import StateVisit
 
 @dataclass(frozen=True)
 class StateTokens:
-    """A state and the tokens that are asked about.
+    """A state and the tokens whose log-probs are requested.
 
     Attributes:
         ids: Token ids of the state.
@@ -41,9 +41,9 @@ def mini_batches(visits: Sequence[StateVisit], size: int, reduction: str) -> lis
     """The labelled states of a step's credited visits, cut into updates.
 
     Args:
-        visits: Of the step.
-        size: Visits an update. Updates without a labelled state are left out, so there may be fewer.
-        reduction: How an update's tokens weigh, one of `targets.REDUCTIONS`.
+        visits: Visits of the step.
+        size: Visits per update. Updates without a labelled state are left out, so there may be fewer.
+        reduction: How an update's tokens are weighted, one of `targets.REDUCTIONS`.
     """
     batches: list[list[LabelledState]] = []
     for start in range(0, len(visits), size):
@@ -69,13 +69,13 @@ def mini_batches(visits: Sequence[StateVisit], size: int, reduction: str) -> lis
 
 
 class ReferenceLogProbs:
-    """Log-probs under the weights that the run began with: computed once for each token of a state, then kept."""
+    """Log-probs under the weights that the run began with: computed once per token of a state, then cached."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, int], float] = {}  # by problem, k and token
 
     def missing(self, visits: Sequence[StateVisit]) -> list[tuple[StateVisit, StateTokens]]:
-        """What has to be computed before `fill`, and the visits that it is of."""
+        """The queries to compute before `fill`, and their visits."""
         missing: list[tuple[StateVisit, StateTokens]] = []
         for visit in visits:
             tokens = tuple(token for token in visit.tokens if (visit.problem, visit.k, token) not in self._known)
@@ -84,7 +84,7 @@ class ReferenceLogProbs:
         return missing
 
     def add(self, visit: StateVisit, tokens: Sequence[int], log_probs: Sequence[float]) -> None:
-        """Keep those of some tokens of a visit's state, in nats."""
+        """Add the log-probs of some tokens of a visit's state, in nats."""
         for token, value in zip(tokens, log_probs, strict=True):
             self._known[visit.problem, visit.k, token] = value
 

@@ -1,15 +1,15 @@
-"""What an update did to the log-probs of a state's tokens, in the trainer or in the serving engine. Pure: numpy.
+"""How an update moved the log-probs of a state's tokens, in the trainer or in the serving engine. Pure: numpy.
 
-A labelled token has moved along by A * (after - before) nats and was asked for A * (target - before). It is exactly one
-of
+A labelled token has moved along by A * (after - before) nats and its target distance is A * (target - before). It is
+exactly one of
 
     wrong_way   moved along by less than -tolerance
-    still       by at most tolerance, either way
+    still       by at most tolerance, in either direction
     overshot    past its target by more than tolerance
     intended    everything else: towards the target, or onto it
 
-`intended_way` counts intended and overshot ones: the direction was right. Tokens of the state without a label were to
-stay where they are; how far they went, and what became of the probability of all tokens that nobody tried, is drift.
+`intended_way` counts intended and overshot ones: the direction was right. Tokens of the state without a label should
+not move; how far they moved, and the change in probability of all untried tokens, is drift.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,12 +22,12 @@ KINDS = ("intended", "overshot", "wrong_way", "still")
 
 @dataclass(frozen=True, eq=False)
 class Movement:
-    """Of one state with K tokens.
+    """Movement of one state's K tokens.
 
     Attributes:
-        kinds: K strings, of `KINDS` or "" for a token without a label.
+        kinds: K strings, from `KINDS`, or "" for a token without a label.
         moved: (K,) float64, along the advantage in nats; NaN without a label.
-        asked: (K,) float64, the same for the target.
+        asked: (K,) float64, the distance to the target, likewise.
         drift: (K,) float64, after - before in nats of tokens without a label; NaN for the others.
         others: Change of the probability of all tokens outside the state's K.
     """
@@ -50,7 +50,7 @@ def movement(
 
     Args:
         before, after: (K,) in nats, measured the same way (both in the trainer, or both in the engine).
-        targets: (K,); not looked at where the advantage is 0.
+        targets: (K,); ignored where the advantage is 0.
         advantages: (K,) in {+1, 0, -1}.
         tolerance: In nats, at least 0: noise of the measurement.
 
@@ -89,14 +89,14 @@ def _kind(moved: float, asked: float, tolerance: float) -> str:
 
 
 def movement_metrics(movements: Iterable[Movement], where: str) -> dict[str, float]:
-    """Metrics of an update; a share or mean over nothing has no key.
+    """Metrics of an update; a share or mean over zero tokens has no key.
 
     `golden/movement/{where}/{kind}` and `/intended_way`: shares of the labelled tokens; `/num_tokens`: those tokens;
     `/moved` and `/asked`: mean nats along the advantage; `/drift_mean` and `/drift_max`: |nats| of the tokens without a
-    label; `/others`: mean |change| of the probability of the tokens that nobody tried.
+    label; `/others`: mean |change| of the probability of the untried tokens.
 
     Args:
-        movements: Of the update's states.
+        movements: Movements of the update's states.
         where: Where log-probs were measured: trainer or engine.
     """
     movements = list(movements)

@@ -1,4 +1,4 @@
-"""Probes: how often free rollouts solve each problem with fixed shares of its golden solution hidden. Pure."""
+"""Probes: pass rates of free rollouts of each problem with fixed shares of its golden solution hidden. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from recipe.golden_redaction.method.visits import mean_label
 
 
 def hidden_tokens(golden_ids: Sequence[int], share: float) -> int:
-    """How many of the golden tokens a share of them is: at least one, rounded up."""
+    """Number of golden tokens that a share hides: at least one, rounded up."""
     return max(1, math.ceil(len(golden_ids) * share - 1e-9))
 
 
@@ -26,7 +26,7 @@ def probe_states(problems: Iterable[Problem], shares: Sequence[float]) -> list[t
 def probe_rows(
     step: int, states: Sequence[tuple[float, RedactedState]], labels: Sequence[Sequence[float | None]]
 ) -> list[dict[str, Any]]:
-    """What is written down: a row a state, with the pass rate of its labels (1, 0; None: unknown)."""
+    """The rows to record: one per state, with the pass rate of its labels (1, 0; None: unknown)."""
     return [
         {"step": step, "problem": state.problem, "share": share, "k": state.k, "pass_rate": mean_label(found)}
         for (share, state), found in zip(states, labels, strict=True)
@@ -34,7 +34,7 @@ def probe_rows(
 
 
 def probe_metrics(rows: Sequence[Mapping[str, Any]], num_rollouts: int) -> dict[str, float]:
-    """Mean pass rates: `golden/probe/{share}`, without a key where none is known, and the mean of all as accuracy."""
+    """Mean pass rates: `golden/probe/{share}`, without a key if unknown, and the mean of all as accuracy."""
     known = [(row["share"], row["pass_rate"]) for row in rows if row["pass_rate"] is not None]
     metrics: dict[str, float] = {}
     for share in dict.fromkeys(share for share, _ in known):

@@ -1,4 +1,4 @@
-"""The problems of a run: ARC tasks with their token ids, golden solutions and pairs. Pure but for reading files."""
+"""The problems of a run: ARC tasks with their token ids, golden solutions and pairs. Pure except for reading files."""
 
 import json
 from collections import Counter
@@ -38,10 +38,10 @@ class Problem:
     Attributes:
         id: Of an ARC task, eight hexadecimal digits.
         prompt_ids: Rendered prompt with the assistant prefix.
-        golden_ids: Golden solution behind the prefix; empty for a task without one.
+        golden_ids: Golden solution after the prefix; empty for a task without one.
         pairs: The examples, which the prompt shows.
-        test_pairs: What a solution is tested on; never in the prompt.
-        held_out: What a program must get right besides the examples to be rewarded; never in the prompt.
+        test_pairs: Pairs that a solution is tested on; never in the prompt.
+        held_out: Pairs that a rewarded program must get right besides the examples; never in the prompt.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Problem:
 
     @property
     def reward_pairs(self) -> tuple[Pair, ...]:
-        """All that a reward is computed from, the examples first."""
+        """All pairs that a reward is computed from, the examples first."""
         return self.pairs + self.held_out
 
     def state(self, k: int) -> list[int]:
@@ -61,33 +61,33 @@ class Problem:
         return state_ids(self.prompt_ids, self.golden_ids, k)
 
     def given(self, k: int) -> tuple[int, ...]:
-        """The golden tokens that are then not hidden."""
+        """The golden tokens that stay visible."""
         return self.golden_ids[: len(self.golden_ids) - k]
 
     def has_state(self, k: int, ids: Sequence[int] | None = None) -> bool:
-        """Whether k golden tokens can be hidden and, where ids are given, that state has them."""
+        """Whether k golden tokens can be hidden and, if ids are given, whether that state has these ids."""
         return 1 <= k <= len(self.golden_ids) and (ids is None or list(ids) == self.state(k))
 
 
 class RewardSettings(Settings):
-    """What a program must get right besides the examples: they are in the prompt, so it may hold them in a table."""
+    """Pairs that a program must get right besides the examples, which it could copy from the prompt."""
 
     test_pairs: bool = True
-    """Also every test pair of the task. They are then no measure of generalization to be reported of trained tasks."""
+    """Also every test pair of the task. Do not report them as generalization for trained tasks then."""
 
     fresh_pairs: str | None = Field(default=None, min_length=1)
-    """Also pairs of this file, which a generator or a rule made: JSON lines {id, pairs: [{input, output}]}, or .gz of
-    it. Tasks that it does not have go without. null: none."""
+    """Also pairs of this file, made by a generator or a rule: JSON lines {id, pairs: [{input, output}]}, or .gz of it.
+    Tasks that it lacks have none. null: none."""
 
     num_fresh: int = Field(default=4, ge=1)
-    """Of each task, the first so many pairs of that file; evaluate on others."""
+    """Number of pairs per task used from that file, from the first; evaluate on others."""
 
 
 def hold_out(problems: Sequence[Problem], settings: RewardSettings) -> list[Problem]:
-    """The problems with the pairs that their rewards need besides the examples, each pair once.
+    """Add the pairs that rewards need besides the examples to the problems, each pair once.
 
     Raises:
-        ConfigError: The fresh pairs cannot be read, or are of none of the problems.
+        ConfigError: The fresh pairs cannot be read, or have none of the problems.
     """
     fresh: dict[str, list[Pair]] = {}
     if settings.fresh_pairs is not None:
@@ -121,17 +121,17 @@ def read_problems(
 
     Args:
         files: Parquet files.
-        tokenizer: Of the policy. A column `prompt_ids` must have been made with it.
-        limits: Larger tasks are left out.
-        golden_folder: Has <task>.py files.
+        tokenizer: Tokenizer of the policy. A column `prompt_ids` must have been made with it.
+        limits: Size limits; larger tasks are left out.
+        golden_folder: Folder of <task>.py files.
         needs_golden: Leave out tasks without a golden solution.
-        prompt: The files' prompts must have been made with it.
+        prompt: How tasks are shown; the files' prompts must have been made the same way.
 
     Returns:
         The problems, and how many tasks were left out for which reason ("tasks read" included).
 
     Raises:
-        ConfigError: A file is not what it should be, or no problem is left.
+        ConfigError: A file is invalid, or no problem is left.
     """
     tasks: dict[str, Task] = {}
     stored_ids: dict[str, list[int]] = {}
@@ -148,7 +148,7 @@ def read_problems(
     problems = []
     for name in [*with_golden, *(() if needs_golden else sorted(tasks.keys() - set(with_golden)))]:
         task = tasks[name]
-        reason = limits.exceeded_by(task)  # large tasks are never tokenized: the size in cells is known at once
+        reason = limits.exceeded_by(task)  # the size in cells is known, so large tasks are never tokenized
         prompt_ids, golden_ids = [], []
         if reason is None:
             prompt_ids = encode_prompt(task, tokenizer, prompt)
@@ -197,7 +197,7 @@ def _task(row: dict[str, Any]) -> Task:
         examples = json.loads(row["reward_model"]["ground_truth"])["train"]
         return parse_task(name, {"train": examples, "test": json.loads(row["test_pairs"])})
     except (KeyError, TypeError, ValueError, UnusableRow) as error:
-        raise ConfigError(f"task {name} is not as data_preprocess.arc writes it ({error}): make it anew") from None
+        raise ConfigError(f"task {name} was not written by data_preprocess.arc ({error}): make it again") from None
 
 
 def _encode_golden(name: str, folder: Path, tokenizer: Tokenizer) -> list[int]:

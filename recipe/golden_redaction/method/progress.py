@@ -7,17 +7,17 @@ golden[-k]. k goes from 1 (only the last token is hidden) to L (everything is):
     state reward <= shrink_below `patience` visits in a row  ->  k = max(1, min(k - 1, ceil(k / growth)))
     anything between, or no label                            ->  k stays
 
-This is hysteresis twice: the band between the two thresholds, in which k rests, and the patience, which a visit of the
-other kind (or in the band) starts again. A visit without a label (every rollout met an infrastructure error) neither
-counts nor interrupts. A reward that was measured under another k than the present one is stale and changes nothing.
+This has two kinds of hysteresis: the band between the two thresholds, in which k stays, and the patience, whose count
+any other visit resets. A visit without a label (every rollout met an infrastructure error) neither counts nor
+interrupts. A reward that was measured with another k than the current one is stale and is ignored.
 
-`top` is how far the problem has come: every length up to it was visited, or decided when k passed over it. Beyond it k
-grows by one, so no undecided token is left out; below it, after a fall, k comes back by the factor.
+`top` is the furthest length reached: every length up to it was visited, or decided when k skipped it. Beyond it k grows
+by one, so no undecided token is left out; below it, after shrinking, k grows by the factor.
 
 Most tokens of a solution are decided: the policy gives the teacher token more than `decided_above`, every rollout
-begins with it, and there is nothing to compare. `settle` passes over such lengths, upwards after k grew and downwards
-after it shrank, to the nearest one whose token is undecided; the log-probs of a whole golden solution cost one forward.
-If all that is left above is decided, everything is hidden; if all below is, one token.
+begins with it, and there is nothing to compare. `settle` skips such lengths, upwards after k grew and downwards after
+it shrank, to the nearest one whose token is undecided; the log-probs of a whole golden solution cost one forward. If
+all lengths above are decided, everything is hidden; if all below are, one token.
 
 A problem is solved, and retires, after `retire_after` visits in a row with the whole solution hidden and a high state
 reward. Any other reward brings it back.
@@ -37,62 +37,62 @@ class RedactionSettings(Settings):
     """Settings of `redaction.RedactionController`."""
 
     initial_k: int = Field(default=1, ge=1)
-    """Hidden golden tokens of every problem at the start; all of a solution that is shorter."""
+    """Hidden golden tokens of each problem at the start; shorter solutions are hidden completely."""
 
     grow_above: float = Field(default=0.75, gt=0, le=1)
     """State reward from which a problem's k grows."""
 
     shrink_below: float = Field(default=0.25, ge=0, lt=1)
-    """State reward up to which it shrinks, below grow_above. Between the two it stays."""
+    """State reward up to which k shrinks; must be below grow_above. Between the two k stays."""
 
     patience: int = Field(default=1, ge=1)
     """Visits in a row above (below) before k changes."""
 
     growth: float = Field(default=1.25, ge=1)
-    """Factor by which k falls, and comes back over lengths that it has visited, by at least one token. Lengths that
-    are new to a problem are never jumped over, whatever the factor. 1: one token at a time."""
+    """Factor by which k shrinks, and grows back over lengths already visited, by at least one token. New lengths of a
+    problem are never skipped, whatever the factor. 1: one token at a time."""
 
     decided_above: float | None = Field(default=0.98, gt=0, lt=1)
-    """Probability of the teacher token above which a length is passed over: the policy does it anyway, and no other
-    token is sampled to compare it with. null: every length is visited."""
+    """Probability of the teacher token above which a length is skipped: the policy already chooses this token, and no
+    other is sampled to compare it with. null: every length is visited."""
 
     retire_after: int | None = Field(default=3, ge=1)
     """Visits in a row with the whole solution hidden and a state reward of at least grow_above after which a problem
-    is solved: it is visited only for checks, until one finds a lower reward. null: never."""
+    is solved: from then on it is only visited for checks, until one finds a lower reward. null: never."""
 
     check_after: int = Field(default=10, ge=1)
-    """Turns of the other problems until a solved one is checked."""
+    """Turns of the other problems before a solved one is checked."""
 
     order: Literal["easy_to_hard", "random"] = "easy_to_hard"
-    """Of the problems within a turn. easy_to_hard: that of verl_ext/arc/order.py. random: another one every turn, drawn
-    from the seed."""
+    """Order of the problems within a turn. easy_to_hard: the order of verl_ext/arc/order.py. random: a new one every
+    turn, drawn from the seed."""
 
     seed: int = Field(default=0, ge=0)
-    """Of the order=random in which problems are visited."""
+    """Random seed of order=random."""
 
     @model_validator(mode="after")
     def _agree(self) -> "RedactionSettings":
         if not self.shrink_below < self.grow_above:
             raise ValueError(
                 f"grow_above must be above shrink_below, got {self.grow_above} and {self.shrink_below}: without a band "
-                "between them k never rests"
+                "between them k never stays"
             )
         return self
 
 
 @dataclass(slots=True)
 class Progress:
-    """Of one problem.
+    """Progress of one problem.
 
     Attributes:
-        length: Of its golden solution, in tokens.
+        length: Tokens of its golden solution.
         k: Hidden tokens.
-        bottom, top: Every length from one to the other was visited, or decided when k passed over it.
-        streak: Visits in a row: above 0 high ones, below 0 low ones.
-        visits: So far.
-        turn: In which the next visit is due.
+        bottom, top: Every length between them was visited, or decided when k skipped it.
+        streak: Consecutive visits: positive for high rewards, negative for low ones.
+        visits: Number of visits so far.
+        turn: Turn of the next visit.
         num_solved: Visits in a row with everything hidden and a high reward.
-        last_reward: Of the last visit with a label.
+        last_reward: Reward of the last visit with a label.
         is_falling: k shrank at its last change.
     """
 
@@ -109,12 +109,12 @@ class Progress:
 
     @classmethod
     def start(cls, length: int, k: int) -> "Progress":
-        """Of a problem that was never visited."""
+        """Progress of a problem that was never visited."""
         return cls(length, k, bottom=k, top=k)
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> "Progress":
-        """From `dataclasses.asdict`, also of before there were turns: then all lengths up to k count as visited."""
+        """Restore from `dataclasses.asdict`. In older states without turns, all lengths up to k count as visited."""
         older: dict[str, Any] = {"bottom": 1, "top": values["k"], "turn": values["visits"]}
         return cls(**{**older, **values})
 
@@ -123,7 +123,7 @@ class Progress:
         return settings.retire_after is not None and self.num_solved >= settings.retire_after
 
     def settle(self, golden_log_probs: Sequence[float], decided_above: float) -> int:
-        """Move k to the nearest length whose token is undecided; returns how many lengths were passed over.
+        """Move k to the nearest length whose token is undecided; returns how many lengths were skipped.
 
         Args:
             golden_log_probs: (L,) in nats.
@@ -140,10 +140,10 @@ class Progress:
         return passed_over
 
     def observe(self, state_reward: float, settings: RedactionSettings) -> int:
-        """Take in the state reward of a visit of k, from 0 to 1; returns by how much k changed."""
+        """Record the state reward (0 to 1) of a visit with this k; returns the change of k."""
         k = self.k
         self.last_reward = float(state_reward)
-        if k < self.bottom:  # what lies between was passed over on the way down
+        if k < self.bottom:  # the lengths between were skipped on the way down
             self.bottom = self.top = k
         self.top = max(self.top, k)
         side = (state_reward >= settings.grow_above) - (state_reward <= settings.shrink_below)
@@ -162,7 +162,7 @@ class Progress:
         return self.k - k
 
     def jump(self, k: int) -> None:
-        """Continue at another length, as an earlier run did.
+        """Continue at the length that an earlier run reached.
 
         Raises:
             ValueError: if it is not from 1 to the golden tokens.

@@ -1,7 +1,7 @@
-"""That data, model and run agree on how a task is shown. Pure but for reading a file.
+"""Checks that data, model and run use the same prompt format. Pure except for reading a file.
 
-A run makes its prompts itself. But the prompts of the data file are what people look at, and a small model that was
-trained on one form of the grids knows no other: in another form its pass rates would be 0 without an error.
+A run makes its own prompts. But people look at the prompts of the data file, and a small model knows only the grid
+format it was trained on: with another format its pass rates would silently be 0.
 """
 
 import json
@@ -15,12 +15,12 @@ from verl_ext.core.errors import ConfigError
 from verl_ext.data.arc_tasks import Task
 
 FORMS = tuple(PromptSettings(grid=grid, test_inputs=shown) for grid in ("compact", "spaced") for shown in (False, True))
-# Models that were made before there was a choice have no record of it.
+# Models made before this was configurable have no record of it.
 FIRST_FORM = PromptSettings(grid="spaced")
 
 
 def check_prompt(task: Task, row: Mapping[str, Any], settings: PromptSettings) -> None:
-    """The prompt that a data file has of a task must be the one that the run makes.
+    """Check that a data file's prompt of a task equals the one that the run makes.
 
     Raises:
         ConfigError: It is not.
@@ -29,8 +29,8 @@ def check_prompt(task: Task, row: Mapping[str, Any], settings: PromptSettings) -
     if text == user_message(task, settings):
         return
     own = [form for form in FORMS if text == user_message(task, form)]
-    given = f"with {describe(own[0])}" if own else "by another version of data_preprocess.arc, or changed since"
-    remedy = f", or set golden.prompt (of an evaluation: {options(own[0])}) as the file has it" if own else ""
+    given = f"with {describe(own[0])}" if own else "by another version of data_preprocess.arc, or it was changed since"
+    remedy = f", or set golden.prompt (of an evaluation: {options(own[0])}) as in the file" if own else ""
     raise ConfigError(
         f"the prompt of task {task.id} was made {given}, and this run makes prompts with {describe(settings)}: run "
         f"data_preprocess.arc again with {options(settings)}{remedy}"
@@ -38,14 +38,14 @@ def check_prompt(task: Task, row: Mapping[str, Any], settings: PromptSettings) -
 
 
 def check_model(folder: Path, settings: PromptSettings) -> None:
-    """A model of data_preprocess.arc_model must have been trained on such prompts; others take any.
+    """Check that a model of data_preprocess.arc_model was trained on such prompts; other models accept any.
 
     Raises:
-        ConfigError: Its folder says that it was trained on others.
+        ConfigError: Its folder says that it was trained on other prompts.
     """
     try:
         record = json.loads((folder / "settings.json").read_text(encoding="utf-8"))["settings"]
-        if "tasks" not in record:  # another program's
+        if "tasks" not in record:  # written by another program
             return
         trained = PromptSettings(**record["prompt"]) if "prompt" in record else FIRST_FORM
     except (OSError, ValueError, KeyError, TypeError):

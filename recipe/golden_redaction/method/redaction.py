@@ -1,13 +1,14 @@
 """Which problems are visited next, and with how much of their golden solutions hidden. Pure.
 
-`progress.py` moves each problem's k. Here are the turns: each visit is one, and the problems that had the fewest come
-first. Within a turn they come from easy to hard, which is the order of `golden_lengths`, or in an order drawn from
-(seed, turn, problem id). So turns differ by at most one between problems (an excluded problem, such as one in flight,
+`progress.py` moves each problem's k. This module schedules the turns: each visit is one turn, and the problems with the
+fewest turns come first. Within a turn they come from easy to hard, which is the order of `golden_lengths`, or in an
+order drawn from (seed, turn, problem id). So turns differ by at most one between problems (an excluded problem, such as
+one in flight,
 catches up), except for those that have retired: the next turn of a solved problem, a check, is `check_after` turns of
 the others later. A check with a high reward sends it away again, any other reward brings it back. Where a step asks for
 more problems than are waiting, the checks that are due next come early.
 
-An order depends on nothing but the settings and the ids: a resumed run continues it.
+The order depends only on the settings and the ids, so a resumed run continues it.
 
 P: problems.
 """
@@ -21,10 +22,10 @@ from typing import Any
 from recipe.golden_redaction.method.progress import Progress, RedactionSettings
 
 _STATE_VERSION = 2
-# Of before there were turns; `Progress.read` fills in what it lacks.
+# State version without turns; `Progress.read` fills in the missing fields.
 _OLDER_VERSION = 1
 
-# What is counted since the start, and the metric of it.
+# Counters since the start, and their metrics.
 _COUNTS = {
     "grown": "golden/k/num_grown",
     "shrunk": "golden/k/num_shrunk",
@@ -54,7 +55,7 @@ class RedactionController:
 
     Args:
         golden_lengths: Tokens of each problem's golden solution, by problem id, from easy to hard.
-        settings: See there.
+        settings: See `RedactionSettings`.
 
     Raises:
         ValueError: if there is no problem, or a golden solution has no tokens.
@@ -121,7 +122,7 @@ class RedactionController:
         return RedactedState(state.problem, progress.k)
 
     def observe(self, problem: str, k: int, state_reward: float | None) -> int:
-        """Take in the state reward of a visit.
+        """Record the state reward of a visit.
 
         Args:
             problem: Its id.
@@ -132,7 +133,7 @@ class RedactionController:
             The problem's k from now on.
 
         Raises:
-            KeyError: if there is no such problem.
+            KeyError: if the problem is unknown.
             ValueError: if the reward is not from 0 to 1.
         """
         progress, settings = self._progress(problem), self.settings
@@ -156,11 +157,11 @@ class RedactionController:
         return progress.k
 
     def restore(self, problem: str, visits: Sequence[tuple[int, float | None]]) -> int:
-        """Take over where an earlier run ended with a problem; turns and counts stay those of this run.
+        """Continue a problem where an earlier run stopped; turns and counts are not taken over.
 
         Args:
             problem: Its id.
-            visits: k and state reward of its visits there, in their order.
+            visits: k and state reward of its visits there, in order.
 
         Returns:
             The problem's k from now on.
@@ -177,7 +178,7 @@ class RedactionController:
         return progress.k
 
     def metrics(self) -> dict[str, float]:
-        """Of all problems now, and counts since the start.
+        """Metrics of all problems now, and counts since the start.
 
         `golden/k/mean|min|max` in tokens, `golden/k/share` (mean of k / L), `golden/k/share_complete` (problems whose
         whole solution is hidden), `golden/k/num_grown|num_shrunk|num_stale|num_unlabelled` (visits),
@@ -204,7 +205,7 @@ class RedactionController:
         return metrics
 
     def state_dict(self, in_flight: Collection[str] = ()) -> dict[str, Any]:
-        """Everything that a resumed run needs, in containers that `json.dumps` takes.
+        """The state that a resumed run needs, in containers that `json.dumps` accepts.
 
         Args:
             in_flight: Problems whose last visit will be lost, and is not counted.
@@ -223,7 +224,7 @@ class RedactionController:
         """Continue from a saved state; thresholds and seed are those of this run's settings.
 
         Raises:
-            ValueError: if it is of another format, or of other problems or golden solutions. Nothing has changed then.
+            ValueError: if its format, problems or golden solutions differ. Nothing is changed then.
         """
         if state.get("state_version") not in (_OLDER_VERSION, _STATE_VERSION):
             raise ValueError(
@@ -256,7 +257,7 @@ class RedactionController:
         return self._problems[problem]
 
     def _place(self, problem: str) -> tuple[int, int | bytes]:
-        """Sorts problems: those with the lowest come first."""
+        """Sort key of problems: the lowest comes first."""
         turn = self._problems[problem].turn
         if self.settings.order == "easy_to_hard":
             return turn, self._ranks[problem]

@@ -1,4 +1,4 @@
-"""Visits states: samples next tokens, rolls each out, has the answers judged. Between the engines and a judge."""
+"""Visits states: samples next tokens, rolls each out in the engines, and has the answers judged."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,19 +13,19 @@ from recipe.golden_redaction.method.visits import Rollout, StateVisit
 from verl_ext.arc.prompts import teacher_token
 from verl_ext.serving.requests import Continuation, Continuations, Generator
 
-# Actions whose answers are judged at the same time; how many programs run at once is the executor's affair.
+# Actions whose answers are judged concurrently; the executor limits the number of running programs.
 JUDGED_AT_ONCE = 16
 
 
 class StateVisitor:
-    """Asks the engines and a judge about states.
+    """Queries the engines and a judge about states.
 
     Args:
         engines: Awake rollout servers.
         judge: Gives answers their rewards.
-        end_tokens: Token ids that end a text: nothing follows such an action.
+        end_tokens: Token ids that end a text: such an action is not continued.
         settings: How many tokens and rollouts.
-        max_new_tokens: Of a rollout.
+        max_new_tokens: Maximum tokens of a rollout.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class StateVisitor:
         """Actions and judged rollouts of states; an action's answers are judged while others are still rolled out.
 
         Args:
-            states: Different problems.
-            problems: By id.
-            weight_version: Of the weights that the engines serve.
-            timed: Context manager of a named phase: gen, and sandbox for what it has left to do then.
+            states: States of distinct problems.
+            problems: Problems by id.
+            weight_version: Version of the weights that the engines serve.
+            timed: Context manager that times a named phase: gen, then sandbox for the remaining programs.
         """
         with ThreadPoolExecutor(JUDGED_AT_ONCE, thread_name_prefix="judge") as threads:
             with timed("gen"):
@@ -69,7 +69,7 @@ class StateVisitor:
     def pass_rates(
         self, states: Sequence[RedactedState], problems: Mapping[str, Problem], num_rollouts: int
     ) -> list[list[float | None]]:
-        """Labels of free rollouts from states: nothing but the redacted golden solution is given."""
+        """Labels of free rollouts from states: only the redacted golden solution is given."""
         requests = [
             Continuations(
                 problems[state.problem].state(state.k), num_rollouts, self._max_new_tokens, index, self._judge.stop
@@ -101,7 +101,7 @@ class StateVisitor:
     def _roll_out(
         self, visits: Sequence[StateVisit], problems: Mapping[str, Problem], threads: ThreadPoolExecutor
     ) -> list[list[Future[list[Rollout]]]]:
-        """`rollouts_per_action` judged rollouts of every action of every visit; only the engines are waited for."""
+        """`rollouts_per_action` judged rollouts of every action of every visit; waits only for the engines."""
         num = self._settings.rollouts_per_action
         judged_alike = self._judge.session()
 

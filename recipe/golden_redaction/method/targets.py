@@ -1,28 +1,29 @@
-"""Where the log-prob of each labelled token is to go, and what each token weighs in the loss. Pure: numpy.
+"""The target log-prob of each labelled token, and each token's weight in the loss. Pure: numpy.
 
-A token with advantage +1 is asked to half its negative log-prob, p -> p^(1/2); one with -1 to double it, p -> p^2; one
-with 0 has no target. What preferred tokens gain has to come from somewhere: three of them at 1/4 ask for 1/2 each,
-1.5 together. The mass that they may have together is
+The target of a token with advantage +1 is half its log-prob, p -> p^(1/2); with -1 it is twice its log-prob, p -> p^2;
+with 0 there is no target. The probability that preferred tokens gain must come from others: three of them at 1/4 would
+need 1/2 each, 1.5 in total. The mass available to them is
 
     available = [sum_T p - sum_{A=0} p - sum_{A=-1} p^2]  +  mass_from_others * (1 - sum_T p)
 
-in T itself what the preferred have plus what the dispreferred give up (tokens without a label keep theirs), and a share
-of what the tokens that nobody tried have. Where they ask for more, all of them go the same share of their way,
+within T, the preferred tokens' own mass plus what the dispreferred give up (tokens without a label keep theirs), and a
+share of the mass of the untried tokens. If they need more, all of them move the same share of their distance,
 
     target_t = p_t^(1 - share / 2),   share in [0, 1] the largest with sum_{A=+1} target_t <= available
 
-which exists, because share = 0 asks for nothing more than the tokens have. This never asks a preferred token to fall
-(dividing by the sum would: p = .9 and .09, which ask for .949 and .3, would come down to .76 and .24 for a sum of 1),
-keeps their order, and shortens every token's way by the same factor in nats, the unit that the loss works in.
+which exists, because with share = 0 the tokens keep what they have. This never lowers a preferred token
+(dividing by the sum would: p = .9 and .09 with targets .949 and .3 would be scaled to .76 and .24 for a sum of 1),
+keeps their order, and shortens every token's distance by the same factor in nats, the unit that the loss works in.
 
-What dispreferred tokens give up has to go somewhere, too. A softmax spreads it over all others in proportion to their
+The mass that dispreferred tokens give up also has to go somewhere. A softmax spreads it over all others in proportion
+to their
 probabilities: with P the mass of preferred tokens and U that of tokens without a label, tried or not, each grows by the
 factor 1 + given_up / (P + U). That must not carry a preferred token past p^(1/2), so with `balanced` the dispreferred
-tokens of such a state go a share of their way, too,
+tokens of such a state also move only a share of their distance,
 
     target_t = p_t^(1 + fall),   fall in [0, 1] the largest with given_up <= (P + U) * (max_{A=+1} p ^ (-1/2) - 1)
 
-Of two tokens with .9 (+1) and .1 (-1), p^2 = .01 would leave .99 for the one that was asked to go to .949. The sum
+Of two tokens with .9 (+1) and .1 (-1), p^2 = .01 would leave .99 for the one whose target is .949. The sum
 over T, with the targets of labelled tokens and p of the others, is then at most sum_T p + mass_from_others
 (1 - sum_T p), so at most 1; it is below 1, which a softmax reaches with finite logits, where tokens outside T have mass
 and mass_from_others is below 1.
@@ -49,34 +50,34 @@ class TargetSettings(Settings):
     """Settings of the targets and the loss."""
 
     mass_from_others: float = Field(default=0.5, ge=0, le=1)
-    """Share of the probability of all tokens that were not tried which preferred tokens may be asked to take. 0: only
-    from the state's dispreferred tokens. 1: targets may sum to 1, which no softmax reaches."""
+    """Share of the probability of all untried tokens that preferred tokens' targets may take. 0: they take only from
+    the state's dispreferred tokens. 1: targets may sum to 1, which no softmax reaches."""
 
     balanced: bool = True
-    """Dispreferred tokens are asked to give up no more than what preferred ones of their state may take. false: always
-    to double their negative log-prob, as in the original method."""
+    """Dispreferred tokens give up no more than the preferred ones of their state may take. false: the target is always
+    twice the log-prob, as in the original method."""
 
     steps: int = Field(default=1, ge=1)
-    """Optimizer steps of an update, at most: it ends when every labelled token is near its target. 1: one step, however
-    far it moves the tokens."""
+    """Maximum optimizer steps of an update, which ends when every labelled token is near its target. 1: one step,
+    however far it moves the tokens."""
 
     aim: float = Field(default=0.9, gt=0, le=1)
-    """Share of its way to the target that a token is brought with steps above 1. What is left is room for what the
-    tokens of an update do to each other: with 1 about half of them end a little past their target."""
+    """With steps above 1, share of the distance to the target that a token is moved. The rest is room for the tokens'
+    effect on each other: with 1, about half of them end slightly past their target."""
 
     reduction: Reduction = "state_mean"
-    """state_mean: states weigh the same, and tokens within one. token_mean: all labelled tokens do. sum: each
-    weighs 1."""
+    """state_mean: states have equal weight, and so have the tokens within one. token_mean: all labelled tokens have
+    equal weight. sum: each has weight 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Of one state.
+    """Targets of one state.
 
     Attributes:
         log_probs: (K,) float64 target log-probs in nats; NaN for a token without a label.
-        share: How much of their way the preferred tokens are asked to go, in [0, 1]; 1 where there are none.
-        fall: The same of dispreferred tokens.
+        share: Share of their distance that the preferred tokens should move, in [0, 1]; 1 if there are none.
+        fall: The same for dispreferred tokens.
     """
 
     log_probs: np.ndarray
@@ -90,23 +91,23 @@ def target_log_probs(
     """Targets of one state's tokens.
 
     Args:
-        log_probs: (K,) of different tokens of one softmax, in nats, finite and at most 0.
+        log_probs: (K,) of distinct tokens of one softmax, in nats, finite and at most 0.
         advantages: (K,) in {+1, 0, -1}.
         settings: `mass_from_others` and `balanced` are used.
 
     Raises:
-        ValueError: if shapes differ, an advantage is another number, or the log-probs are not of one distribution.
+        ValueError: if shapes differ, an advantage is another number, or the log-probs cannot be of one distribution.
     """
     log_probs, advantages = np.asarray(log_probs, dtype=np.float64), np.asarray(advantages)
     if log_probs.ndim != 1 or log_probs.shape != advantages.shape:
-        raise ValueError(f"expected one advantage a token, got {log_probs.shape} and {advantages.shape}")
+        raise ValueError(f"expected one advantage per token, got {log_probs.shape} and {advantages.shape}")
     if not np.isin(advantages, (-1, 0, 1)).all():
         raise ValueError(f"advantages must be +1, 0 or -1, got {advantages.tolist()}")
-    # A few float32 ulps above 1 are what a log-softmax gives.
+    # A log-softmax can exceed 1 by a few float32 ulps.
     if not np.isfinite(log_probs).all() or (log_probs > 1e-6).any() or np.exp(log_probs).sum() > 1 + 1e-4:
         raise ValueError(
             f"expected finite log-probs of different tokens of one state, which sum to at most 1; got "
-            f"{log_probs.tolist()} (sum of p {np.exp(log_probs).sum():.4g}): is a token there twice?"
+            f"{log_probs.tolist()} (sum of p {np.exp(log_probs).sum():.4g}): is a token duplicated?"
         )
     log_probs = np.minimum(log_probs, 0.0)
     preferred, dispreferred = advantages > 0, advantages < 0
@@ -127,7 +128,8 @@ def _largest_share(log_probs: np.ndarray, available: float) -> float:
 
 
 def _largest_fall(log_probs: np.ndarray, preferred: np.ndarray, dispreferred: np.ndarray) -> float:
-    """Largest share of their way that dispreferred tokens can go without carrying a preferred one past its own."""
+    """Largest share of their distance that dispreferred tokens can move without pushing a preferred one past its
+    target."""
     if not preferred.any():
         return 1.0
     probs = np.exp(log_probs)
@@ -139,7 +141,7 @@ def _largest_fall(log_probs: np.ndarray, preferred: np.ndarray, dispreferred: np
 
 
 def _largest(fits: Callable[[float], bool]) -> float:
-    """Largest number in [0, 1] that fits, where 0 does and none does above one that does not."""
+    """Largest number in [0, 1] that fits, by bisection: 0 fits, and fitting is monotone."""
     if fits(1.0):
         return 1.0
     low, high = 0.0, 1.0
@@ -152,11 +154,10 @@ def _largest(fits: Callable[[float], bool]) -> float:
 def token_weights(
     states: Sequence[int] | np.ndarray, advantages: Sequence[int] | np.ndarray, reduction: str
 ) -> np.ndarray:
-    """What each token of an update weighs in the loss; computed once over all states of the update.
+    """Each token's weight in the loss, computed once over all states of the update.
 
-    The loss is the sum of weight times term, so it is the same however the states are cut into micro-batches and
-    ranks. A token counts whether or not it has reached its target: as targets are reached the loss falls, and the
-    others do not take over their weight.
+    The loss is the sum of weight times term, so it does not depend on the split into micro-batches and ranks. Tokens
+    count whether or not they have reached their target, so the others do not take over their weight.
 
     Args:
         states: (M,) number of the state that each token belongs to.
@@ -171,7 +172,7 @@ def token_weights(
     """
     states, labelled = np.asarray(states), np.asarray(advantages) != 0
     if states.shape != labelled.shape or states.ndim != 1:
-        raise ValueError(f"expected one state and one advantage a token, got {states.shape} and {labelled.shape}")
+        raise ValueError(f"expected one state and one advantage per token, got {states.shape} and {labelled.shape}")
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}; got {reduction!r}")
     weights = labelled.astype(np.float64)

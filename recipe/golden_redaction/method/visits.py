@@ -1,4 +1,4 @@
-"""A visit of a state: one record that grows from the question to what was trained. Pure.
+"""A visit of a state: one record that grows from the query to the trained result. Pure.
 
     asked         the state, and K next tokens that the policy may continue it with: the actions
       | rollouts
@@ -8,7 +8,7 @@
       | trainer["after"], engine["after"]
     trained       log-probs are known under the updated weights, in the trainer and as they are served
 
-What belongs to a later stage is not there before: reading it is an AttributeError, or a KeyError for a log-prob.
+Fields of a later stage do not exist before: reading one raises AttributeError, or KeyError for a log-prob.
 `records/records.py` writes a visit down and reads it back as one that is rolled out.
 
 K: actions of the state.
@@ -37,11 +37,11 @@ class Rollout:
     """One rollout of an action.
 
     Attributes:
-        text: From the action's token on.
-        reward: 1 if its program maps every input to its output, of the examples and of what is held out, 0 if not,
+        text: The text, starting with the action's token.
+        reward: 1 if its program maps every input to its output, of the examples and the held-out pairs, 0 if not,
             None: unknown, no label.
-        statuses: Of the pairs that the program was run on, the examples first, as the sandbox says.
-        outputs: What the program returned for each of them; None: not kept.
+        statuses: Sandbox statuses of the pairs that the program was run on, the examples first.
+        outputs: Outputs of the program for each of them; None: not kept.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the records of an earlier run say of a visit, besides what was rolled out.
+    """Data of a visit from an earlier run's records, besides its rollouts.
 
     Attributes:
         log_probs: K, in nats, under the policy that the rollouts were credited with.
@@ -65,7 +65,7 @@ class Recorded:
 
 @dataclass
 class StateVisit:
-    """One state with K actions; the module's docstring says when what is there.
+    """One state with K actions; the module's docstring says which fields exist when.
 
     Attributes:
         problem: Id of the problem.
@@ -73,13 +73,13 @@ class StateVisit:
         ids: Token ids of the state.
         teacher: golden[-k], one of `tokens`.
         tokens: K actions.
-        weight_version: Of the policy that made the rollouts.
-        rollouts: Of each action.
+        weight_version: Version of the policy that made the rollouts.
+        rollouts: Rollouts of each action.
         trainer, engine: K log-probs in nats by moment, as the trainer computes and as the engine serves them.
-        reference: K log-probs under the weights that the run began with; None: not asked for.
-        own_log_probs: Of the state's own tokens, for the records; None: not measured.
-        recorded: Of a visit that was read back from its record; None: this run's own.
-        credit, targets: Of the actions.
+        reference: K log-probs under the weights that the run began with; None: not requested.
+        own_log_probs: Log-probs of the state's own tokens, for the records; None: not measured.
+        recorded: Recorded data of an earlier run's visit; None: a visit of this run.
+        credit, targets: Credit and targets of the actions.
     """
 
     problem: str
@@ -99,21 +99,21 @@ class StateVisit:
 
     @property
     def labels(self) -> list[list[float | None]]:
-        """Of each action's rollouts: 1, 0, or None."""
+        """Labels of each action's rollouts: 1, 0, or None."""
         return [[rollout.reward for rollout in action] for action in self.rollouts]
 
     @property
     def num_rollouts(self) -> int:
-        """Of all actions."""
+        """Number of rollouts of all actions."""
         return sum(len(action) for action in self.rollouts)
 
     def assign_credit(
         self, log_probs: Sequence[float], credit_settings: CreditSettings, target_settings: TargetSettings
     ) -> None:
-        """Rewards, advantages and targets under the weights that are about to be updated.
+        """Compute rewards, advantages and targets under the weights that are about to be updated.
 
         Args:
-            log_probs: K, in nats, of the trainer.
+            log_probs: K log-probs in nats, from the trainer.
             credit_settings: See `credit.assign_credit`.
             target_settings: See `targets.target_log_probs`.
         """
@@ -122,7 +122,7 @@ class StateVisit:
         self.targets = target_log_probs(log_probs, self.credit.advantages, target_settings)
 
     def movement(self, place: Place, tolerance: float) -> Movement:
-        """What the update did to the tokens; `tolerance` in nats."""
+        """How the update moved the tokens; `tolerance` in nats."""
         log_probs = self.trainer if place == "trainer" else self.engine
         return movement(
             log_probs["before"], log_probs["after"], self.targets.log_probs, self.credit.advantages, tolerance
@@ -130,7 +130,7 @@ class StateVisit:
 
 
 def probability_gaps(visits: Sequence[StateVisit], moment: Moment) -> np.ndarray:
-    """How far apart the trainer's and the engine's probability of each token of all visits are."""
+    """Difference between the trainer's and the engine's probability of each token of all visits."""
     trainer, engine = (
         np.exp(np.concatenate(columns))
         for columns in ([visit.trainer[moment] for visit in visits], [visit.engine[moment] for visit in visits])
@@ -139,7 +139,7 @@ def probability_gaps(visits: Sequence[StateVisit], moment: Moment) -> np.ndarray
 
 
 def visit_metrics(visits: Sequence[StateVisit]) -> dict[str, float]:
-    """Of the credited visits of one step; a mean over nothing has no key.
+    """Metrics of the credited visits of one step; a mean over zero values has no key.
 
     `golden/visits/num_actions` (mean of a state), `/undecided_share` (states with more than one action),
     `/labelled_share` (states with an advantage that is not 0), `golden/visits/state_reward` (mean),
@@ -170,22 +170,22 @@ def visit_metrics(visits: Sequence[StateVisit]) -> dict[str, float]:
 
 
 def copying_metrics(visits: Sequence[StateVisit], num_examples: Mapping[str, int]) -> dict[str, float]:
-    """Of one step: `golden/rollouts/examples_only`, the share of rollouts that are right on all examples, which the
-    prompt shows, and wrong on a pair that it does not.
+    """Metric of one step: `golden/rollouts/examples_only`, the share of rollouts that are right on all examples, which
+    the prompt shows, and wrong on a pair that it does not.
 
     Args:
         visits: The step's.
-        num_examples: Of each problem.
+        num_examples: Number of examples by problem.
     """
     rollouts = [(visit.problem, rollout) for visit in visits for action in visit.rollouts for rollout in action]
     if not rollouts:
         return {}
-    # Programs are not run behind the first pair that they get wrong.
+    # Programs are not run past the first pair that they get wrong.
     found = sum(rollout.reward == 0.0 and len(rollout.statuses) > num_examples[name] for name, rollout in rollouts)
     return {"golden/rollouts/examples_only": found / len(rollouts)}
 
 
 def mean_label(labels: Iterable[float | None]) -> float | None:
-    """Mean of the labels that are there; None without any."""
+    """Mean of the labels that exist; None without any."""
     known = [label for label in labels if label is not None]
     return sum(known) / len(known) if known else None

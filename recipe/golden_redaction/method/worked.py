@@ -28,7 +28,7 @@ class WorkedProblem(Problem):
     """A row.
 
     Attributes:
-        case: What a reward function gets of it, besides the answer.
+        case: The reward function's inputs besides the answer.
     """
 
     case: Case
@@ -55,7 +55,7 @@ def read_worked(
 
     Args:
         files: With the column `golden_solution`. A row without a solution is left out.
-        tokenizer: Of the policy.
+        tokenizer: The policy's.
         limits: Larger problems are left out.
         rows: How the run reads its rows.
 

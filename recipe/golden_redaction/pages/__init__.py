@@ -1,4 +1,4 @@
-"""What the pages show of golden redaction: its trace, the golden solutions, its texts, and its warnings."""
+"""Golden redaction's part of the pages: its trace, golden solutions, texts, and warnings."""
 
 from recipe.golden_redaction.pages import golden, trace
 from recipe.golden_redaction.pages.samples import read_samples

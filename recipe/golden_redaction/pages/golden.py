@@ -1,4 +1,4 @@
-"""The golden viewer's command: ARC tasks with their golden solutions, and what running them gives."""
+"""The golden viewer's command: ARC tasks with their golden solutions, and the output of running them."""
 
 import argparse
 import sys
@@ -35,9 +35,9 @@ class GoldenSource:
 
     Args:
         pairs: Pairs of every task to show, by task and name.
-        folder: Has <task>.py files.
+        folder: Folder of <task>.py files.
         tokenizer: Counts golden tokens; None: they are not shown.
-        policy: Of the sandbox; None: nothing is run.
+        policy: Policy of the sandbox; None: nothing is run.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class GoldenSource:
         try:
             return len(encode_golden(source, self._tokenizer))
         except ValueError:
-            return None  # `golden check` says what is wrong with it
+            return None  # `golden check` reports the error
 
 
 def highlight(source: str) -> list[tuple[str, str]]:
@@ -142,21 +142,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `golden`."""
     parser.add_argument("--tasks", type=Path, nargs="+", required=True, metavar="ARC", help="ARC collections")
     parser.add_argument("--fresh", type=Path, help="fresh pairs, JSON lines")
-    parser.add_argument(
-        "--max-fresh", type=int, default=4, help="fresh pairs of a task that are run and drawn; default 4"
-    )
-    parser.add_argument("--all", action="store_true", help="also tasks without a golden solution")
+    parser.add_argument("--max-fresh", type=int, default=4, help="fresh pairs per task to run and draw; default 4")
+    parser.add_argument("--all", action="store_true", help="include tasks without a golden solution")
     parser.add_argument("--tokenizer", help="folder or hub name; counts golden tokens")
     parser.add_argument("--require", choices=sorted(SANDBOX_LEVELS), default="minimum", help="the sandbox's isolation")
 
 
 def default_output(options: argparse.Namespace) -> Path:
-    """Of no run."""
+    """A fixed path, because the page belongs to no run."""
     return Path("outputs/report/golden.html")
 
 
 def source(options: argparse.Namespace) -> GoldenSource:
-    """What `golden` shows.
+    """The content of `golden`'s page.
 
     Raises:
         SignalError: A file or the tokenizer is missing.

@@ -1,4 +1,4 @@
-"""Texts that a run of golden redaction wrote at its start and at its end. Reads a few lines only."""
+"""Texts that a golden-redaction run wrote at its start and end. Reads only a few lines."""
 
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ NUM_ENTRIES = 40  # states at each end
 
 
 def read_samples(folder: Path) -> list[Sample]:
-    """Of the first and the last states of a run folder; empty if it has none."""
+    """Samples of the first and last states of a run folder; empty if it has none."""
     path = folder / ENTRIES
     if not path.is_file():
         return []
-    # Of a short file both ends have the same lines.
+    # In a short file both ends share lines.
     lines = dict.fromkeys([*first_lines(path, NUM_ENTRIES), *last_lines(path, NUM_ENTRIES)])
     return [sample for entry in parse_lines(lines)[0] for sample in _entry_samples(entry)]
 

@@ -15,7 +15,7 @@ def load_tokenizer(name: str) -> Any:
     """A Hugging Face tokenizer.
 
     Raises:
-        ConfigError: There is none under that name.
+        ConfigError: There is no tokenizer of that name.
     """
     from transformers import AutoTokenizer
 
@@ -29,9 +29,9 @@ def load_tokenizer(name: str) -> Any:
 
 
 def token_texts(ids: Iterable[int], tokenizer: Any) -> dict[int, str]:
-    """The text of each token as it stands in the middle of a text: some tokenizers drop a space at the start.
+    """The text of each token as in the middle of a text: some tokenizers drop a leading space.
 
-    A token that is part of a character has a replacement character; an id that the tokenizer does not know is `<id>`.
+    A token that is part of a character becomes a replacement character; an unknown id becomes `<id>`.
     """
     before = list(tokenizer("a", add_special_tokens=False)["input_ids"])
     start = _decode(before, tokenizer)
@@ -56,8 +56,8 @@ class Solution:
 
     Attributes:
         start: Position of its first token in the ids of a state.
-        ids: Its tokens; None for one that no state has shown and no file has.
-        is_complete: Its text was found in verl_ext/arc/golden/ and agrees with the states.
+        ids: Its tokens; None for one that is in no state and no file.
+        is_complete: Whether its text was found in verl_ext/arc/golden/ and agrees with the states.
     """
 
     start: int
@@ -82,9 +82,9 @@ def find_solution(entries: Sequence[Mapping[str, Any]], tokenizer: Any, texts: M
     """The golden solution of a problem, from its file if that agrees with the newest entry, else from its states.
 
     Args:
-        entries: Of one problem, oldest first, at least one.
-        tokenizer: Of the policy, or None.
-        texts: Of the tokens; without the tokenizer empty.
+        entries: Entries of one problem, oldest first, at least one.
+        tokenizer: Tokenizer of the policy, or None.
+        texts: Texts of the tokens; empty without a tokenizer.
     """
     newest = entries[-1]
     length = len(newest["prompt_ids"]) + newest["k"]
@@ -96,7 +96,7 @@ def find_solution(entries: Sequence[Mapping[str, Any]], tokenizer: Any, texts: M
     same = [entry for entry in entries if len(entry["prompt_ids"]) + entry["k"] == length]
     longest = max(same, key=lambda entry: len(entry["prompt_ids"]))["prompt_ids"]
     start = _start(longest, texts)
-    # Without texts all that is sure is that what some state hides belongs to the solution.
+    # Without texts we only know that the tokens hidden in some state belong to the solution.
     start = min(len(entry["prompt_ids"]) for entry in same) if start is None else start
     ids: list[int | None] = [*longest[start:], *[None] * (length - len(longest))]
     for entry in same:
@@ -116,9 +116,9 @@ def _golden_ids(problem: str, tokenizer: Any) -> list[int] | None:
 
 
 def _start(ids: Sequence[int], texts: Mapping[int, str]) -> int | None:
-    """Behind the last `Observations:`, which the prompt ends with."""
+    """After the last `Observations:`, which ends the prompt."""
     for place in range(len(ids), 0, -1) if texts else ():
-        # At the least one character a token, so no more tokens than characters.
+        # At least one character per token, so there are no more tokens than characters.
         tail = "".join(texts.get(token, "") for token in ids[max(0, place - len(_SOLUTION_STARTS_BEHIND)) : place])
         if tail.endswith(_SOLUTION_STARTS_BEHIND):
             return place

@@ -35,7 +35,7 @@ SCRIPTS = (
 
 
 class TraceSource:
-    """A file of entries as a page; `refresh` takes in what was appended."""
+    """A file of entries as a page; `refresh` adds new entries."""
 
     def __init__(self, path: Path, book: TraceBook) -> None:
         self._tail = EntryTail(path)
@@ -70,22 +70,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def default_output(options: argparse.Namespace) -> Path:
-    """In the run folder."""
+    """The page's path in the run folder."""
     return (options.path if options.path.is_dir() else options.path.parent) / "trace.html"
 
 
 def source(options: argparse.Namespace) -> TraceSource:
-    """What `trace` shows.
+    """The content of `trace`'s page.
 
     Raises:
         SignalError: A file or the tokenizer is missing.
     """
     path = options.path / ENTRIES if options.path.is_dir() else options.path
-    # A live view may be opened before the first step is done.
+    # A live view may be opened before the first step has finished.
     if not path.is_file() and not (options.path.is_dir() and options.serve is not None):
-        raise NoTraceError(
-            f"{path}: there is no such file. Give a run folder of golden redaction, or its file of training entries"
-        )
+        raise NoTraceError(f"{path}: no such file. Give a golden-redaction run folder or its file of training entries")
     tasks = read_task_files(options.tasks)
     model = options.model or model_of_run(path.parent)
     tokenizer = None
@@ -115,7 +113,7 @@ def read_task_files(paths: Sequence[Path]) -> dict[str, Task]:
 
 
 def model_of_run(folder: Path) -> str | None:
-    """The model's path in the configuration that Hydra left in a run folder; None if there is none."""
+    """The model's path in the configuration that Hydra wrote to a run folder; None if there is none."""
     try:
         value = yaml.safe_load((folder / "hydra" / "config.yaml").read_text(encoding="utf-8"))
         for name in ("actor_rollout_ref", "model", "path"):

@@ -1,9 +1,9 @@
-"""Training entries as the trace viewer's blocks. Pure but for reading golden solutions.
+"""Training entries as the trace viewer's blocks. Pure except for reading golden solutions.
 
     index               all that the table shows, and the texts of the tokens
     problem-{p}         a problem's token ids (each once: its states are beginnings of each other), its golden solution,
                         grids, and every number of its actions
-    rollouts-{p}-{n}    texts and statuses of rollouts, about `ROLLOUTS_SIZE` characters a block
+    rollouts-{p}-{n}    texts and statuses of rollouts, about `ROLLOUTS_SIZE` characters per block
 
 Only the first is unpacked when the page opens, so that its size in rollouts hardly matters.
 """
@@ -23,13 +23,13 @@ ROLLOUTS_SIZE = 200_000  # characters
 
 
 class TraceBook:
-    """Entries by problem, and their blocks; what did not change is not packed again.
+    """Entries by problem, and their blocks; unchanged blocks are not packed again.
 
     Args:
-        tokenizer: Of the policy; None shows ids instead of texts.
+        tokenizer: Tokenizer of the policy; None shows ids instead of texts.
         tasks: ARC tasks by id, for their grids.
-        about: Lines about where this is from.
-        name: Of the run.
+        about: Lines about the source.
+        name: Name of the run.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class TraceBook:
         self._actions: list[list[dict[str, Any]]] = []
         self._by_problem: dict[str, list[int]] = {}
         self._numbers: dict[str, int] = {}
-        # Nothing forbids a state twice in a step.
+        # A state may occur twice in a step.
         self._seen: Counter[tuple[str, int, int]] = Counter()
         self._changed: set[str] = set()
         self._rows: list[list[Any]] = []
         self._blocks: dict[str, str] = {}
 
     def add(self, entries: Iterable[dict[str, Any]]) -> None:
-        """Take valid entries in, in the file's order."""
+        """Add valid entries, in the file's order."""
         for entry in entries:
             problem = entry["problem"]
             self._by_problem.setdefault(problem, []).append(len(self._entries))
@@ -102,7 +102,7 @@ class TraceBook:
         places = self._by_problem[problem]
         entries = [self._entries[place] for place in places]
         solution = find_solution(entries, self._tokenizer, self._texts)
-        # The file's tokens that no state has shown yet need texts, too.
+        # Tokens from the file that no state has shown yet also need texts.
         if self._tokenizer is not None:
             hidden = {token for token in solution.ids if token is not None} - self._texts.keys()
             self._texts |= token_texts(sorted(hidden), self._tokenizer)
@@ -148,7 +148,7 @@ class _Parts:
         self.blocks: dict[str, dict[str, Any]] = {}
 
     def add(self, place: int, entry: Mapping[str, Any]) -> str:
-        """Take an entry's rollouts in; the block's name."""
+        """Add an entry's rollouts; returns the block's name."""
         rollouts = [[_rollout(rollout) for rollout in action["rollouts"]] for action in entry["actions"]]
         if self._room <= 0:
             self._room = ROLLOUTS_SIZE
@@ -166,7 +166,7 @@ def _rollout(rollout: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sequence(ids: list[int], sequences: list[list[int]]) -> int:
-    """Number of the sequence that begins with `ids`; one that `ids` begin with is made longer."""
+    """Number of the sequence that begins with `ids`; a sequence that is a prefix of `ids` is extended."""
     for number, known in enumerate(sequences):
         shared = min(len(known), len(ids))
         if known[:shared] == ids[:shared]:
@@ -181,7 +181,7 @@ def _sequence(ids: list[int], sequences: list[list[int]]) -> int:
 
 
 def actions(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Everything about an entry's actions but the rollouts, with what the update did to each, by `movement.py`.
+    """Everything about an entry's actions except the rollouts, with each one's movement (`movement.py`).
 
     The engine's movement is measured from the trainer's log-prob before, as that is the only one that entries have.
     """
@@ -213,7 +213,7 @@ def actions(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _movements(entry: Mapping[str, Any], after: str) -> dict[int, dict[str, Any]]:
-    """Kind, nats moved and nats asked of each labelled action that was measured after the update."""
+    """Kind, nats moved and nats to the target of each labelled action that was measured after the update."""
     measured = [number for number, action in enumerate(entry["actions"]) if action[after] is not None]
     rows = [entry["actions"][number] for number in measured]
     moved = movement(
@@ -229,7 +229,7 @@ def _movements(entry: Mapping[str, Any], after: str) -> dict[int, dict[str, Any]
     }
 
 
-# Columns of a row of the table; trace.js reads them by place.
+# Columns of a row of the table; trace.js reads them by position.
 _NUM_ROLLOUTS = 7
 
 
@@ -270,7 +270,7 @@ def _row(entry: Mapping[str, Any], found: Sequence[Mapping[str, Any]], problem: 
 
 
 def _moved(action: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Measured by the trainer, or else in the engine; both count from `before`."""
+    """Measured by the trainer, otherwise by the engine; both relative to `before`."""
     return action["trainer_moved"] or action["engine_moved"]
 
 

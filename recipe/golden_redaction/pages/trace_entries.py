@@ -1,4 +1,4 @@
-"""Reads the training entries of a run while it may still write them. Pure but for reading the file."""
+"""Reads the training entries of a run while it may still write them. Pure except for reading the file."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from recipe.golden_redaction.records.schema import RecordError, find_problems
 from verl_ext.core.errors import SignalError
 
-# What a resumed run writes differs from what was cut off well within this.
+# Within this many bytes, a resumed run's text differs from the text cut off.
 _REMEMBERED = 65_536  # bytes
 
 
@@ -26,14 +26,14 @@ class EntryTail:
         self.path = path
         self._position = 0  # bytes
         self._lines = 0
-        self._end = b""  # what stood before the position
+        self._end = b""  # the bytes before the position
 
     def new_entries(self) -> tuple[list[dict[str, Any]], bool]:
-        """What came since the last call, and whether all that was read before is void: a resumed run cuts its file
-        back to its checkpoint, and goes on from there.
+        """New entries since the last call, and whether everything read before is void: a resumed run truncates its file
+        to its checkpoint and continues from there.
 
         Raises:
-            NoTraceError: A complete line is no valid entry.
+            NoTraceError: A complete line is not a valid entry.
         """
         if not self.path.is_file():
             return [], self._forget()
@@ -69,8 +69,8 @@ class EntryTail:
 
 
 def check_log_probs(entry: dict[str, Any]) -> dict[str, list[float | None]] | None:
-    """The optional `prompt_log_probs` of an entry: `policy` and `reference`, one number or null a prompt id; None if
-    they are not there or not of that form (the schema leaves unknown fields unchecked)."""
+    """The optional `prompt_log_probs` of an entry: `policy` and `reference`, one number or null per prompt id; None if
+    they are missing or malformed (the schema leaves unknown fields unchecked)."""
     given = entry.get("prompt_log_probs")
     if not isinstance(given, dict):
         return None
@@ -90,7 +90,7 @@ def check_outputs(rollout: dict[str, Any]) -> list[Any] | None:
 
 
 def _is_number_or_null(value: Any) -> bool:
-    # NaN and infinities are no JSON for a browser.
+    # Browsers reject NaN and infinities in JSON.
     return value is None or (type(value) in (int, float) and abs(value) < 1e30)
 
 

@@ -1,4 +1,4 @@
-"""What a person should know before believing a run of golden redaction. Pure."""
+"""Warnings to show before anyone trusts a golden-redaction run. Pure."""
 
 from verl_ext.report.warning_rules import Rule
 
@@ -8,15 +8,15 @@ RULES = (
         "sandbox infrastructure errors",
         "golden/sandbox/infrastructure_error",
         lambda value: value > 0,
-        "programs were not judged, up to {worst:.1%} of a step's ({count} of {of} steps); they have no label",
-        "give the sandbox fewer workers or more memory, or see its log: the machine may be too crowded",
+        "programs were not judged, up to {worst:.1%} per step ({count} of {of} steps); they have no label",
+        "give the sandbox fewer workers or more memory, or see its log: the machine may be overloaded",
     ),
     Rule(
         "look",
         "rollouts without a label",
         "golden/rollouts/no_label",
         lambda value: value > 0,
-        "up to {worst:g} rollouts of a step have no label ({count} of {of} steps)",
+        "up to {worst:g} rollouts per step have no label ({count} of {of} steps)",
         "each met an infrastructure error: see the sandbox's statuses",
     ),
     Rule(
@@ -32,7 +32,7 @@ RULES = (
         "much of an update lost by rounding",
         "golden/tensors/changed_share/mean",
         lambda value: value < 0.5,
-        "only {worst:.0%} of the values became another number in the serving dtype ({count} of {of} measured updates)",
+        "only {worst:.0%} of the values changed in the serving dtype ({count} of {of} measured updates)",
         "keep float32 master weights and set serving.rounding=stochastic, serve in float32, or raise the learning rate",
         worst=min,
     ),

@@ -1,1 +1,1 @@
-"""Training entries as JSON lines: their schema, and how they are written and read. Pure."""
+"""Training entries as JSON lines: schema, writing and reading. Pure."""

@@ -1,8 +1,7 @@
-"""Training entries of a run, kept for the trace viewer, for people, and to start a later run from. Pure.
+"""Training entries of a run, for the trace viewer, for people, and to start a later run from. Pure.
 
-`schema.py` has the schema, and an entry is a visit of it in JSON. `warm_start` reads visits back with their rollouts;
-those that a much older policy made are apart, by how many weight versions they are behind. `method/earlier_run.py` has
-what a run does with them.
+`schema.py` has the schema; an entry is a visit in JSON. `warm_start` reads visits back with their rollouts and
+separates those of a much older policy, by weight versions. `method/earlier_run.py` uses them.
 """
 
 import json
@@ -22,7 +21,7 @@ class TrainingRecords:
     """The entries of a run. A resumed run calls `cut_back_to` with the `num_bytes` of its checkpoint.
 
     Args:
-        path: The file; its folder is made.
+        path: The file; its folder is created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,10 +33,10 @@ class TrainingRecords:
         return self._lines.num_bytes
 
     def append(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Write entries at the end.
+        """Append entries.
 
         Raises:
-            RecordError: if one does not follow the schema. Nothing is written then.
+            RecordError: if one violates the schema. Nothing is written then.
         """
         for number, entry in enumerate(entries):
             if problems := find_problems(entry):
@@ -45,7 +44,7 @@ class TrainingRecords:
         self._lines.append(entries)
 
     def cut_back_to(self, num_bytes: int) -> None:
-        """Drop what was written past a checkpoint."""
+        """Truncate the file to a checkpoint."""
         self._lines.cut_back_to(num_bytes)
 
 
@@ -54,11 +53,11 @@ class WarmStart:
     """Visits to start from.
 
     Attributes:
-        visits: Of valid and fresh entries, rolled out, in the file's order.
-        history: Of all valid entries.
+        visits: Visits of valid and fresh entries, rolled out, in the file's order.
+        history: Visits of all valid entries.
         num_read: Entries in the file.
-        num_stale: Left out, because their policy is too old.
-        is_cut: The last line was incomplete (the run was killed while writing it) and is left out.
+        num_stale: Entries skipped because their policy is too old.
+        is_cut: Whether the last line was incomplete (the run was killed while writing it) and was skipped.
     """
 
     visits: list[StateVisit]
@@ -72,7 +71,7 @@ def make_entry(visit: StateVisit, step: int) -> dict[str, Any]:
     """The entry of a credited visit; NaN and log-probs that were not measured become null.
 
     Raises:
-        ValueError: if not everything is there for each of the K tokens.
+        ValueError: if a value is missing for one of the K tokens.
     """
     unknown = [None] * len(visit.tokens)
     columns: dict[str, Sequence[Any] | np.ndarray] = {
@@ -88,7 +87,7 @@ def make_entry(visit: StateVisit, step: int) -> dict[str, Any]:
     }
     lengths = {name: len(values) for name, values in columns.items()}
     if any(length != len(visit.tokens) for length in lengths.values()):
-        raise ValueError(f"expected one of everything for each of {len(visit.tokens)} tokens, got {lengths}")
+        raise ValueError(f"expected all values for each of {len(visit.tokens)} tokens, got {lengths}")
     actions = [
         {"token": token} | {name: _plain(values[number]) for name, values in columns.items()}
         for number, token in enumerate(visit.tokens)
@@ -135,22 +134,22 @@ def _unpack(packed: Mapping[str, Any]) -> Rollout:
 
 
 def warm_start(path: Path, max_staleness: int | None, weight_version: int | None = None) -> WarmStart:
-    """Read a file of entries back.
+    """Read a file of entries.
 
     Args:
         path: The file.
         max_staleness: Weight versions that an entry may be behind `weight_version`, at least 0; None: any number.
-        weight_version: Of the policy that the run starts from; None: the newest of the file, for a run that goes on
-            from the weights which that run ended with.
+        weight_version: Of the policy that the run starts from; None: the newest of the file, for a run that starts from
+            that run's final weights.
 
     Raises:
-        RecordError: if there is no such file, or a line (other than an incomplete last one) is no valid entry.
+        RecordError: if the file does not exist, or a line (other than an incomplete last one) is not a valid entry.
         ValueError: if `max_staleness` is below 0.
     """
     if max_staleness is not None and max_staleness < 0:
         raise ValueError(f"max_staleness must be at least 0 weight versions or None, got {max_staleness}")
     if not path.is_file():
-        raise RecordError(str(path), ["there is no such file: give the JSON lines of an earlier run, or null"])
+        raise RecordError(str(path), ["no such file: give the JSON lines of an earlier run, or null"])
     visits: list[StateVisit] = []
     is_cut = False
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -160,7 +159,7 @@ def warm_start(path: Path, max_staleness: int | None, weight_version: int | None
         try:
             entry = json.loads(line)
         except json.JSONDecodeError as error:
-            # Every complete line ends in a line break, so only what follows the last one can be incomplete.
+            # Every complete line ends in a line break, so only the text after the last one can be incomplete.
             if number == len(lines):
                 is_cut = True
                 break
@@ -170,7 +169,7 @@ def warm_start(path: Path, max_staleness: int | None, weight_version: int | None
         visits.append(read_visit(entry))
     newest = max((visit.weight_version for visit in visits), default=0)
     version = newest if weight_version is None else weight_version
-    # A policy ahead of ours is another one, and as far from ours as one that is behind.
+    # A policy ahead of the current one is as far away as one that is behind.
     fresh = [v for v in visits if max_staleness is None or abs(version - v.weight_version) <= max_staleness]
     return WarmStart(fresh, visits, len(visits), len(visits) - len(fresh), is_cut)
 

@@ -1,6 +1,6 @@
-"""The schema of a training entry, version 1, and what makes one invalid. Pure.
+"""The schema of a training entry, version 1, and its validation. Pure.
 
-A file of entries is JSON lines, one entry a line, only ever appended to. Numbers are finite (NaN is no JSON); log-probs
+A file of entries is JSON lines, one entry per line, append-only. Numbers are finite (JSON has no NaN); log-probs
 are in nats, at most 0. An entry is
 
     schema           1
@@ -34,10 +34,10 @@ An entry may also have
 
 and a rollout
 
-    outputs            [grid|null]   what the program returned for each pair that has a status
+    outputs            [grid|null]   the program's output for each pair that has a status
 
 A rollout's text begins with its action's token. Its reward is null exactly if one of its statuses is
-infrastructure_error. Unknown fields are kept and not looked at, so that some can be added; a change of meaning is a new
+infrastructure_error. Unknown fields are kept and ignored, so that fields can be added; a change of meaning needs a new
 version.
 """
 
@@ -49,12 +49,12 @@ from verl_ext.sandbox.results import Status
 
 SCHEMA_VERSION = 1
 
-# log-softmax of float32 may give a few ulps above 0.
+# log-softmax in float32 may exceed 0 by a few ulps.
 _ABOVE_ZERO = 1e-6
 
 
 class RecordError(ValueError):
-    """An entry that does not follow the schema; `problems` holds every problem found, not only the first."""
+    """An entry that violates the schema; `problems` lists every problem found."""
 
     def __init__(self, where: str, problems: list[str]) -> None:
         self.problems = tuple(problems)
@@ -63,12 +63,12 @@ class RecordError(ValueError):
 
 
 def is_int(value: Any, low: int) -> bool:
-    """An int of at least `low`; bool is none."""
+    """Whether the value is an int of at least `low`; bools are not."""
     return type(value) is int and value >= low
 
 
 def is_number(value: Any, low: float, high: float) -> bool:
-    """A finite number from `low` to `high`; bool is none."""
+    """Whether the value is a finite number from `low` to `high`; bools are not."""
     return type(value) in (int, float) and math.isfinite(value) and low <= value <= high
 
 
@@ -130,7 +130,7 @@ _ROLLOUT: _Rules = {
 
 
 def find_problems(entry: Any) -> list[str]:
-    """What is wrong with an entry; empty if nothing is. Each message has the field's place, and what it expected."""
+    """All problems of an entry; empty if it is valid. Each message says where the field is and what was expected."""
     problems: list[str] = []
     if not _check(entry, _ENTRY, "", problems):
         return problems
@@ -143,7 +143,7 @@ def find_problems(entry: Any) -> list[str]:
     if len(tokens) == len(entry["actions"]):
         repeated = sorted({token for token in tokens if tokens.count(token) > 1})
         if repeated:
-            problems.append(f"actions: token {repeated[0]} is there twice: join its rollouts in one action")
+            problems.append(f"actions: token {repeated[0]} is duplicated: merge its rollouts into one action")
         if entry["teacher"] not in tokens:
             problems.append(f"teacher: expected one of the actions' tokens {tokens}, got {entry['teacher']}")
     return problems

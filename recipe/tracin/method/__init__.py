@@ -1,1 +1,1 @@
-"""The algorithm, pure: which samples the update sees, and what they are compared with. No Ray, no verl."""
+"""The algorithm, pure: which samples the update uses, and what they are compared with. No Ray, no verl."""

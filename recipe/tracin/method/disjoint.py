@@ -1,7 +1,7 @@
-"""Validation prompts are never trained on: how prompts are told apart, and the check. Pure.
+"""Checks that validation prompts are never trained on, and how prompts are identified. Pure.
 
-The score of a sample whose own prompt is in the validation set says that training on the prompt helps that prompt; the
-selection would favour the samples that it should judge.
+If a sample's own prompt is in the validation set, its score only says that training on a prompt helps this prompt; the
+selection would be biased.
 """
 
 from collections.abc import Hashable, Sequence
@@ -18,16 +18,16 @@ class ValidationOverlapError(SignalError):
 def check_disjoint(
     train_identities: Sequence[Hashable], val_identities: Sequence[Hashable], val_texts: Sequence[str] | None = None
 ) -> None:
-    """Refuse a validation set that shares prompts with the training set.
+    """Reject a validation set that shares prompts with the training set.
 
     Args:
-        train_identities: One a training prompt: `text_identity`, or (data_source, extra_info.index) where an index
+        train_identities: One per training prompt: `text_identity`, or (data_source, extra_info.index) where an index
             belongs to one prompt over all files.
-        val_identities: One a validation prompt, of the same kind.
+        val_identities: One per validation prompt, of the same kind.
         val_texts: Text of each validation prompt, for the message; None: the identities are shown.
 
     Raises:
-        ValidationOverlapError: says how many are shared, which, and what to do.
+        ValidationOverlapError: lists the shared prompts and says what to do.
     """
     first: dict[Hashable, int] = {}
     for position, identity in enumerate(train_identities):

@@ -1,4 +1,4 @@
-"""Which of the rollouts that were made form a validation gradient, and with which advantages. Pure: numpy.
+"""Which rollouts form a validation gradient, and with which advantages. Pure: numpy.
 
 N: rollouts, all with finite rewards. Every function returns the positions of the chosen ones, int64, and their
 advantages, float64, none of them 0. `ties` orders equal rewards, smallest first.
@@ -12,9 +12,8 @@ def best_rollouts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The `k` rollouts with the highest reward, best first, each with advantage 1.
 
-    One rollout a prompt; a prompt's second best comes only when every prompt with an eligible rollout has given its
-    best. Centred, the rewards of the best would mostly be 0; with 1 the gradient is that of the likelihood of good
-    answers.
+    One rollout per prompt; a prompt's second best is used only when every prompt with an eligible rollout has given its
+    best. Centred, most rewards of the best would be 0; with 1, the gradient is that of the likelihood of good answers.
 
     Args:
         rewards: (N,) float.
@@ -29,9 +28,9 @@ def best_rollouts(
 
 
 def best_and_worst(rewards: np.ndarray, prompts: np.ndarray, ties: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The `k` / 2 best rollouts with advantage +1, then as many of the worst with -1.
+    """The `k` / 2 best rollouts with advantage +1, then equally many of the worst with -1.
 
-    Each side takes one rollout a prompt as `best_rollouts` does. The i-th best is paired with the i-th worst, and a
+    Each side takes one rollout per prompt as `best_rollouts` does. The i-th best is paired with the i-th worst, and a
     pair without a difference in reward is left out. So the sides are disjoint and equally large, and the advantages
     have mean 0 and size 1.
 
@@ -50,7 +49,7 @@ def best_and_worst(rewards: np.ndarray, prompts: np.ndarray, ties: np.ndarray, k
 
 
 def all_centred(rewards: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All rollouts, with reward minus the mean reward of their group; those that this leaves at 0 are left out.
+    """All rollouts, with reward minus the mean reward of their group; those with advantage 0 are left out.
 
     Args:
         rewards: (N,) float.
@@ -58,7 +57,7 @@ def all_centred(rewards: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np
     """
     group = np.unique(groups, return_inverse=True)[1]
     mean = np.bincount(group, weights=rewards) / np.maximum(np.bincount(group), 1)
-    # The mean of equal numbers need not equal them in floating point, and noise would pass for a gradient.
+    # The mean of equal numbers may differ from them in floating point, and noise would be taken for a gradient.
     highest, lowest = np.full(len(mean), -np.inf), np.full(len(mean), np.inf)
     np.maximum.at(highest, group, rewards)
     np.minimum.at(lowest, group, rewards)

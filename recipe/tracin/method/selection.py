@@ -1,15 +1,15 @@
 """Which samples of a step are trained on, given their influence scores. Pure: numpy.
 
-The score of sample i is s_i = <grad L_i, grad L_val>, the first-order change of the validation loss that a step along
--grad L_i takes away: **s_i > 0 means that training on sample i lowers the validation loss**. L_i is the sample's exact
+The score of sample i is s_i = <grad L_i, grad L_val>, the first-order decrease of the validation loss by a step along
+-grad L_i: **s_i > 0 means that training on sample i lowers the validation loss**. L_i is the sample's exact
 contribution to verl's loss (with the mini-batch's own denominator), so scores of one mini-batch add up.
 
-What is left out changes two more things, each with a setting:
+Leaving samples out affects two more things, each with a setting:
 
-- *Baselines.* `before`: advantages stay as the whole group gave them, and as they were scored. `after`: they are
+- *Baselines.* `before`: advantages stay those of the whole group, as they were scored. `after`: they are
   centred again among the kept siblings (`recentre`). A kept sample's advantage can then change its sign, and with it
   the sign of its influence.
-- *Denominators.* What the loss is divided by when rows are missing; `denominators.py` works it out.
+- *Denominators.* What the loss is divided by when rows are missing; see `denominators.py`.
 
 A prompt can be selected as a whole (`unit: prompt`): the score of its rollouts' summed gradient is the sum of theirs.
 
@@ -34,10 +34,10 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 Unit = Literal["rollout", "prompt"]
 Divisibility = Literal["pad", "drop"]
 DIVISIBILITIES: tuple[Divisibility, ...] = get_args(Divisibility)
-# Rules that decide on a sample by its own score alone, before the others are known.
+# Rules that decide on a sample only by its own score, before the others are known.
 PER_SAMPLE_RULES = ("positive", "none")
 # verl's estimators whose advantages are (reward - group's mean) times a factor of the group or of the batch, and one
-# number a sample: those that `recentre` can centre anew.
+# number per sample: those that `recentre` supports.
 CENTRED_BY_GROUP = (
     "grpo",
     "grpo_vectorized",
@@ -51,13 +51,13 @@ _QUANTILES = (5, 25, 50, 75, 95)
 
 
 class SelectionSettings(Settings):
-    """Settings of `select` and of what follows from it."""
+    """Settings of `select` and its effects."""
 
     rule: Rule = "positive"
     """positive: samples whose score is above 0: training on them lowers the validation loss.
     top_fraction: the highest scores, whatever their sign.
     soft: advantages weighted by clip(score / scale, 0, 1).
-    random: as many as positive would keep, drawn at random: the control.
+    random: the number that positive would keep, drawn at random, as a control.
     none: scores are only recorded, everything is kept."""
 
     unit: Unit = "rollout"
@@ -71,33 +71,33 @@ class SelectionSettings(Settings):
     """Quantile of the step's positive scores at which a soft weight reaches 1; 1: the maximum."""
 
     min_keep: int = Field(default=0, ge=0)
-    """The fewest samples kept: the best of the others fill up, and these may have negative scores. 0: no floor, and a
-    step with nothing selected makes no update."""
+    """Minimum number of samples kept: the best of the others are added, even with negative scores. 0: no minimum; a
+    step with no selected sample makes no update."""
 
     baseline: Literal["before", "after"] = "before"
-    """before: advantages as the whole group gave them, and as they were scored.
-    after: centred again among the kept siblings; a single survivor gets 0. A sample's advantage can change its sign."""
+    """before: advantages of the whole group, as they were scored. after: centred again among the kept siblings; a
+    single survivor gets 0. A sample's advantage can change its sign."""
 
     denominator: Denominator = "kept"
-    """What the loss is divided by. kept: the mean over what is kept. all: the sum of the kept samples' contributions to
-    the loss of everything."""
+    """What the loss is divided by. kept: the mean over the kept samples. all: the sum of the kept samples'
+    contributions to the loss of all samples."""
 
     divisibility: Divisibility = "pad"
     """pad: rows stay where they are, masked, so mini-batches keep their sizes.
-    drop: rows leave, and with them the worst of the selected until the rest fills whole mini-batches."""
+    drop: rows are removed, along with the worst selected ones until the rest fills whole mini-batches."""
 
     seed: int = Field(default=0, ge=0)
-    """Of rule=random, together with the step."""
+    """Random seed of rule=random, used together with the step."""
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What was decided on B samples.
+    """The decision on B samples.
 
     Attributes:
         weights: (B,) float64 in [0, 1], factors of the advantages; 0 for a sample that is left out.
-        ranking: (B,) int64, a permutation of the positions 0 .. B-1. The first `num_selected` are kept, and are given
-            up from the last to the first where fewer are wanted.
+        ranking: (B,) int64, a permutation of the positions 0 .. B-1. The first `num_selected` are kept; if fewer are
+            wanted, they are dropped from the last to the first.
     """
 
     weights: np.ndarray
@@ -120,12 +120,12 @@ class Selection:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is kept: the caller skips the update of this step."""
+        """Whether nothing is kept: the caller then skips this step's update."""
         return self.num_selected == 0
 
 
 def keep_all(num_samples: int) -> Selection:
-    """Everything is kept: for a step without a validation gradient."""
+    """Keep everything: for a step without a validation gradient."""
     return Selection(np.ones(num_samples), np.arange(num_samples))
 
 
@@ -140,16 +140,16 @@ def select(scores: np.ndarray, settings: SelectionSettings, step: int) -> Select
     - soft: clip(s / scale, 0, 1) with scale = the `soft_scale` quantile of this step's positive scores. With the
       default, the median, half of the positive samples keep their full weight and an outlier cannot starve the
       others. Weights are not renormalised: the update shrinks with them.
-    - random: as many samples as `positive` would keep (with the same `min_keep`), drawn from (seed, step).
+    - random: the number of samples that `positive` would keep (with the same `min_keep`), drawn from (seed, step).
     - none: weight 1 for all.
 
-    `min_keep` fills up with the next best scores, at weight 1; under `soft` at the lowest weight that a selected sample
+    `min_keep` adds the next best scores, at weight 1; under `soft` at the lowest weight that a selected sample
     has (1 if there is none), so that weights never fall as scores rise.
 
     Args:
         scores: (B,) float64 influence scores, B >= 1.
-        settings: See there.
-        step: The training step, >= 0; only `random` looks at it, so that a resumed run repeats its draws.
+        settings: See `SelectionSettings`.
+        step: The training step, >= 0; only `random` uses it, so that a resumed run repeats its draws.
 
     Raises:
         ValueError: if scores are not of shape (B,) with B >= 1.
@@ -185,12 +185,12 @@ def select_samples(
 
     A group's score is the sum of its samples' scores: <sum of their gradients, the validation gradient>. It is not
     finite, so the group is not selected, if one of them is not. The samples of a group follow each other in the
-    ranking, in their order; groups of equal scores in that of their first samples.
+    ranking, in order; groups of equal score follow the order of their first samples.
 
     Args:
         scores: (B,) float64 influence scores, B >= 1.
         groups: (B,) the uid of each sample's prompt.
-        settings: See there.
+        settings: See `SelectionSettings`.
         step: See `select`.
 
     Raises:
@@ -209,18 +209,18 @@ def select_samples(
 
 
 def make_divisible(selection: Selection, divisibility: str, multiple: int) -> tuple[Selection, np.ndarray]:
-    """Arrange for a batch that verl can cut into mini-batches and ranks.
+    """Arrange the batch so that verl can split it into mini-batches and ranks.
 
     Args:
-        selection: Of B samples.
+        selection: Selection among B samples.
         divisibility: pad: all rows stay where they are, those not kept with a masked response and advantage 0, so
-            mini-batches keep their rows and sizes. drop: rows not kept leave the batch, and with them the last ranked
-            of the kept ones until their number is a multiple; fewer kept than one multiple leave nothing.
+            mini-batches keep their rows and sizes. drop: rows not kept are removed, along with the last ranked kept
+            ones until their number is a multiple; if fewer than one multiple are kept, nothing remains.
         multiple: Rows that a batch must be a multiple of: those of a mini-batch (itself a multiple of the ranks).
 
     Returns:
         The selection over the same B samples, and the positions of the rows that stay in the batch, increasing int64.
-        A row that stays and is not kept is to be masked (`denominators.rows_to_mask`).
+        A row that stays without being kept must be masked (`denominators.rows_to_mask`).
 
     Raises:
         ValueError: if `multiple` is below 1 or `divisibility` unknown.
@@ -242,7 +242,7 @@ def recentre(advantages: np.ndarray, groups: Sequence[object] | np.ndarray, kept
 
     For estimators of one scalar per sample that are (reward - group mean) times a factor of the group: GRPO, Dr. GRPO,
     RLOO. The new advantage is (reward - mean of the kept rewards) times the same factor: GRPO's standard deviation and
-    RLOO's G / (G - 1) remain those of the whole group. Soft weights have no say in the mean.
+    RLOO's G / (G - 1) remain those of the whole group. Soft weights do not affect the mean.
 
     Args:
         advantages: (B,) float, each sample's advantage.
@@ -259,12 +259,12 @@ def recentre(advantages: np.ndarray, groups: Sequence[object] | np.ndarray, kept
     advantages, kept = np.asarray(advantages, dtype=np.float64), np.asarray(kept, dtype=bool)
     if not advantages.shape == kept.shape == (len(groups),):
         raise ValueError(
-            f"expected one advantage, group and kept flag a sample, got {advantages.shape}, ({len(groups)},) and "
-            f"{kept.shape}: advantages of one scalar a sample only"
+            f"expected one advantage, group and kept flag per sample, got {advantages.shape}, ({len(groups)},) and "
+            f"{kept.shape}: advantages must be one scalar per sample"
         )
     group = np.unique(np.asarray(groups), return_inverse=True)[1]
     mean = np.bincount(group, weights=np.where(kept, advantages, 0.0)) / np.maximum(np.bincount(group, weights=kept), 1)
-    # The mean of equal numbers need not equal them in floating point, and Adam would make steps of the difference.
+    # The mean of equal numbers may differ from them in floating point, and Adam would turn the difference into steps.
     highest, lowest = np.full(len(mean), -np.inf), np.full(len(mean), np.inf)
     np.maximum.at(highest, group[kept], advantages[kept])
     np.minimum.at(lowest, group[kept], advantages[kept])
@@ -274,13 +274,13 @@ def recentre(advantages: np.ndarray, groups: Sequence[object] | np.ndarray, kept
 def selection_metrics(
     scores: np.ndarray, selection: Selection, rewards: np.ndarray | None = None, success_threshold: float = 0.5
 ) -> dict[str, float]:
-    """Metrics of one step. Scores and rewards that are not finite are left out; a mean over nothing has no key.
+    """Metrics of one step. Scores and rewards that are not finite are left out; a mean over zero values has no key.
 
     Args:
         scores: (B,) float64.
-        selection: Of the same samples.
+        selection: Selection among the same samples.
         rewards: (B,) float or None; a sample is `reward_high` when its reward exceeds `success_threshold`.
-        success_threshold: In units of the reward.
+        success_threshold: Threshold in units of the reward.
     """
     scores = np.asarray(scores, dtype=np.float64)
     finite = np.isfinite(scores)

@@ -1,4 +1,4 @@
-"""Which rollouts make the validation gradient of TracIn, and with which advantages. Pure: numpy.
+"""Which rollouts form TracIn's validation gradient, and with which advantages. Pure: numpy.
 
 The validation gradient is that of verl's policy loss over a few rollouts of prompts that are never trained on. A
 strategy decides on prompts, then on rollouts, then on advantages:
@@ -12,7 +12,7 @@ strategy decides on prompts, then on rollouts, then on advantages:
 | top | the `k` with the highest (lowest) `field` | all | centred reward |
 | in_batch | none: each sample against the others of its batch (leave-one-out) | | |
 
-*Advantages.* The best rollouts of a pool are mostly all correct, and centring equal rewards would leave nothing: under
+*Advantages.* The best rollouts of a pool are mostly all correct, and centring equal rewards would give 0: under
 `quality` each has advantage 1, and the gradient is that of the likelihood of good answers. It says what good answers
 look like, not how they differ from bad ones; `contrast` does (equal numbers on both sides, so mean 0 and size 1). The
 others estimate the policy gradient of the set's reward: centred within a prompt's rollouts where
@@ -20,15 +20,15 @@ others estimate the policy gradient of the set's reward: centred within a prompt
 gradient and is left out. When nothing remains (all rewards equal, or no reward above `min_reward`) the choice
 `is_degenerate`: that step keeps every sample.
 
-*Variety.* `quality` and each side of `contrast` take one rollout a prompt, the second ones only when prompts run out:
-k rollouts of one easy prompt would say less. Equal rewards are ordered by a draw. See `rollout_choice.py`.
+*Variety.* `quality` and each side of `contrast` take one rollout per prompt, second ones only when prompts run out: k
+rollouts of one easy prompt would be less informative. Equal rewards are ordered at random. See `rollout_choice.py`.
 
-*Randomness.* Every draw is from (seed, refresh number), and the refresh number is (step - 1) // refresh_every: what is
-chosen depends on the settings, the step and the rewards, not on what happened before. Prompts come from a permutation
-of the data set cut into equal draws, so none comes twice in an epoch of them; a remainder smaller than a draw waits
-for the next permutation.
+*Randomness.* Every draw is from (seed, refresh number), and the refresh number is (step - 1) // refresh_every: the
+choice depends on the settings, the step and the rewards, not on history. Prompts come from a permutation of the data
+set split into equal draws, so none is drawn twice per epoch; a remainder smaller than a draw waits for the next
+permutation.
 
-P: prompts of the validation data set, by position 0 .. P-1. N: rollouts that were made.
+P: prompts of the validation data set, by position 0 .. P-1. N: rollouts made.
 
 Source: Pruthi et al. (2020), arXiv:2002.08484; the pool, k and refresh of `quality` are this method's own.
 """
@@ -45,7 +45,7 @@ from verl_ext.core.settings import Settings
 
 Strategy = Literal["quality", "fixed", "random", "top", "contrast", "in_batch"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-# These choose among rollouts, so the rollouts serve until the next refresh.
+# These choose among rollouts, so the rollouts are used until the next refresh.
 POOL_STRATEGIES = ("quality", "contrast")
 
 _STATE_VERSION = 1
@@ -62,19 +62,20 @@ class ValidationSettings(Settings):
     in_batch: each sample against the rest of its batch; no rollouts."""
 
     pool_size: int = Field(default=500, ge=1)
-    """Prompts of a pool (quality, contrast), others at every refresh; all, if there are fewer."""
+    """Prompts per pool (quality, contrast), new ones at every refresh; all, if there are fewer."""
 
     k: int = Field(default=64, ge=1)
     """Rollouts taken from a pool (contrast: even); prompts of random and top. Fewer give a noisier gradient."""
 
     refresh_every: int = Field(default=10, ge=1)
-    """Steps that a choice serves."""
+    """Steps for which a choice is used."""
 
     rollouts_per_prompt: int = Field(default=1, ge=1)
-    """Rollouts of each validation prompt. Above 1, centred rewards are centred within a prompt."""
+    """Rollouts per validation prompt. Above 1, centred rewards are centred within a prompt."""
 
     cached: bool = False
-    """fixed, random, top. true: the same rollouts serve until the next refresh. false: new rollouts at every step."""
+    """fixed, random, top. true: the same rollouts are used until the next refresh. false: new rollouts at every
+    step."""
 
     field: str | None = Field(default=None, min_length=1)
     """Number in extra_info that top sorts prompts by, such as toxicity."""
@@ -83,11 +84,11 @@ class ValidationSettings(Settings):
     """top: true for the highest values, false for the lowest."""
 
     min_reward: float | None = 0.0
-    """quality takes only rollouts whose reward exceeds this; without one, the step keeps every sample. null: any
+    """quality takes only rollouts whose reward exceeds this; if there is none, the step keeps every sample. null: any
     reward."""
 
     seed: int = Field(default=0, ge=0)
-    """Of the draws of prompts and between equal rewards."""
+    """Random seed of the draws of prompts and between equal rewards."""
 
     @model_validator(mode="after")
     def _agree(self) -> "ValidationSettings":
@@ -108,7 +109,7 @@ class Choice:
     """The rollouts of a validation gradient.
 
     Attributes:
-        indices: (C,) int64, among the N rollouts that `ValidationSet.choose` was given.
+        indices: (C,) int64, among the N rollouts given to `ValidationSet.choose`.
         advantages: (C,) float64, none of them 0.
     """
 
@@ -117,7 +118,7 @@ class Choice:
 
     @property
     def is_degenerate(self) -> bool:
-        """There is no validation gradient: nothing is scored, and every sample is trained on."""
+        """Whether there is no validation gradient: nothing is scored, and every sample is trained on."""
         return not len(self.indices)
 
 
@@ -127,7 +128,7 @@ class ValidationSet:
     Args:
         settings: See there.
         num_prompts: P.
-        field_values: (P,) numbers of `settings.field`; needed by `top` alone.
+        field_values: (P,) numbers of `settings.field`; only needed by `top`.
 
     Raises:
         ValueError: if there are no prompts, or `top` lacks a finite value for each.
@@ -151,14 +152,14 @@ class ValidationSet:
             order = np.argsort(-values if settings.descending else values, kind="stable")
             self._top = np.sort(order[: settings.k])
         self.choice: Choice | None = None
-        self._step = 0  # of the last choice
+        self._step = 0  # state of the last choice
         self._is_lost = False
         self._rewards = {"pool": 0.0, "chosen": 0.0}
 
     # ------------------------------ prompts ------------------------------
 
     def needs_refresh(self, step: int) -> bool:
-        """Whether rollouts have to be made for this step's gradient, from 1 on, before it can be taken."""
+        """Whether rollouts must be made before this step's gradient can be computed; steps count from 1."""
         refresh = self._refresh(step)
         if self.settings.strategy == "in_batch":
             return False
@@ -169,7 +170,7 @@ class ValidationSet:
         return step != self._step
 
     def prompts_to_roll_out(self, step: int) -> np.ndarray:
-        """Positions into the validation data set, int64, all different; `rollouts_per_prompt` rollouts each."""
+        """Positions in the validation data set, int64, distinct, to roll out `rollouts_per_prompt` times each."""
         refresh, settings = self._refresh(step), self.settings
         if settings.strategy == "in_batch":
             return np.empty(0, dtype=np.int64)
@@ -183,13 +184,13 @@ class ValidationSet:
         return permutation[draw * size : (draw + 1) * size]
 
     def forget_rollouts(self) -> None:
-        """The chosen rollouts are gone (a resumed run without them): `needs_refresh` until the next choice."""
+        """Forget the chosen rollouts (a resumed run without them): `needs_refresh` until the next choice."""
         self._is_lost = True
 
     # ------------------------------ rollouts ------------------------------
 
     def choose(self, step: int, rewards: Sequence[float] | np.ndarray, prompts: Sequence[int] | np.ndarray) -> Choice:
-        """Choose among the rollouts of `prompts_to_roll_out`, in any order; some may have failed and be missing.
+        """Choose among the rollouts of `prompts_to_roll_out`, in any order; failed ones may be missing.
 
         Args:
             step: The training step, from 1 on.
@@ -207,7 +208,7 @@ class ValidationSet:
             raise ValueError("strategy=in_batch has no rollouts of its own to choose from")
         rewards, prompts = np.asarray(rewards, dtype=np.float64), np.asarray(prompts, dtype=np.int64)
         if rewards.ndim != 1 or rewards.shape != prompts.shape:
-            raise ValueError(f"expected one reward and one prompt a rollout, got {rewards.shape} and {prompts.shape}")
+            raise ValueError(f"expected one reward and one prompt per rollout, got {rewards.shape} and {prompts.shape}")
         if not ((prompts >= 0) & (prompts < self.num_prompts)).all():
             raise ValueError(
                 f"expected prompts from 0 to {self.num_prompts - 1}, got {prompts.min()} to {prompts.max()}"
@@ -215,7 +216,7 @@ class ValidationSet:
         finite = np.flatnonzero(np.isfinite(rewards))
         known, group = rewards[finite], prompts[finite]
         if self.settings.strategy in POOL_STRATEGIES:
-            # By prompt, not by place: rollouts return in any order.
+            # By prompt, not by position: rollouts return in any order.
             rng = np.random.default_rng([self.settings.seed, _TIES, refresh])
             ties = rng.permutation(self.num_prompts)[group]
             if self.settings.strategy == "quality":
@@ -237,7 +238,8 @@ class ValidationSet:
     # ------------------------------ metrics and state ------------------------------
 
     def metrics(self) -> dict[str, float]:
-        """Of the choice in use: rollouts, whether there is none, and mean rewards (of the pool and of the chosen)."""
+        """Metrics of the current choice: rollouts, whether it is degenerate, and mean rewards (of the pool and of the
+        chosen)."""
         if self.choice is None:
             return {}
         metrics = {
@@ -249,7 +251,7 @@ class ValidationSet:
         return metrics | {name: mean for name, mean in rewards.items() if np.isfinite(mean)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The choice in use, in containers that `json.dumps` takes; draws need no state."""
+        """The current choice, in containers that `json.dumps` accepts; draws need no state."""
         chosen = None
         if self.choice is not None:
             chosen = {
@@ -270,7 +272,7 @@ class ValidationSet:
         """Replace the choice by a saved one.
 
         Raises:
-            ValueError: if it is of another format, strategy or data set. Nothing has changed then.
+            ValueError: if its format, strategy or data set differs. Nothing is changed then.
         """
         if state.get("state_version") != _STATE_VERSION:
             raise ValueError(f"expected state_version {_STATE_VERSION}, got {state.get('state_version')!r}")

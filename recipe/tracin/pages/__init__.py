@@ -1,4 +1,4 @@
-"""What the pages show of TracIn: the view of influence scores, and its warnings."""
+"""TracIn's part of the pages: the view of influence scores, and its warnings."""
 
 from recipe.tracin.pages.influence_data import influence_data
 from recipe.tracin.pages.warning_rules import RULES
@@ -10,7 +10,7 @@ from verl_ext.report.run_records import RunRecords, read_objects
 
 
 def influence_blocks(run: RunRecords) -> dict[str, str]:
-    """`influence`; empty for a run without scores."""
+    """The `influence` block; empty for a run without scores."""
     scores = influence_data(read_objects(run.path / INFLUENCE)[0])
     return {} if scores is None else {"influence": pack(scores)}
 

@@ -1,4 +1,4 @@
-"""TracIn's scores for a page: distributions by reward, over time, and the samples at both ends. Pure."""
+"""TracIn's scores for a page: distributions by reward and over time, and the extreme samples. Pure."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from verl_ext.report.curves import quantile, short
 NUM_BINS = 41
 NUM_EXTREMES = 100  # at each end, over the run
 NUM_STEP_EXTREMES = 10  # at each end, of each step
-MAX_CLASSES = 5  # of rewards; more are put together in bins
+MAX_CLASSES = 5  # of rewards; more are grouped into bins
 MAX_CHARACTERS = 20_000  # of a text
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -19,14 +19,15 @@ FIELDS = ("step", "index", "key", "reward", "advantage", "score", "weight")
 
 
 def valid_samples(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those with a step and a finite score."""
+    """The samples with a step and a finite score."""
     return [record for record in records if type(record.get("step")) is int and _is_number(record.get("score"))]
 
 
 def reward_classes(rewards: Sequence[float | None]) -> list[tuple[str, float, float]]:
     """(name, low, high) of disjoint classes that hold every reward with low <= reward <= high, in order.
 
-    A few different rewards are a class each; of many, `MAX_CLASSES` bins of equal width, open at their lower end.
+    If there are few distinct rewards, each is a class; otherwise `MAX_CLASSES` bins of equal width, open at their lower
+    end.
     """
     known = sorted({reward for reward in rewards if reward is not None})
     if len(known) <= MAX_CLASSES:
@@ -42,7 +43,7 @@ def reward_classes(rewards: Sequence[float | None]) -> list[tuple[str, float, fl
 
 
 def class_of(reward: float | None, classes: Sequence[tuple[str, float, float]]) -> int | None:
-    """Place of the reward's class; None for a reward in none."""
+    """Index of the reward's class; None for a reward in none."""
     if reward is None:
         return None
     return next((place for place, (_, low, high) in enumerate(classes) if low <= reward <= high), None)
@@ -51,8 +52,8 @@ def class_of(reward: float | None, classes: Sequence[tuple[str, float, float]]) 
 def bin_edges(scores: Sequence[float], num_bins: int = NUM_BINS) -> list[float]:
     """Edges of bins of equal width over the middle 98 % of the scores, symmetric about 0 so that the sign is visible.
 
-    Scores have long tails: over their whole range nearly all would fall into one bin. What is outside belongs to the
-    first and the last bin.
+    Scores have long tails: over their whole range nearly all would fall into one bin. Outliers belong to the first and
+    the last bin.
     """
     reach = max(abs(quantile(scores, 0.01)), abs(quantile(scores, 0.99)))
     # Nearly all scores may be 0.
@@ -61,7 +62,7 @@ def bin_edges(scores: Sequence[float], num_bins: int = NUM_BINS) -> list[float]:
 
 
 def histogram(scores: Iterable[float], edges: Sequence[float]) -> list[int]:
-    """Scores a bin [left, right); those beyond the ends in the end bins."""
+    """Number of scores per bin [left, right); those beyond the ends are in the end bins."""
     counts = [0] * (len(edges) - 1)
     for score in scores:
         counts[min(max(bisect_right(edges, score) - 1, 0), len(counts) - 1)] += 1
@@ -69,7 +70,7 @@ def histogram(scores: Iterable[float], edges: Sequence[float]) -> list[int]:
 
 
 def influence_data(records: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """All that the influence view shows; None without samples.
+    """The content of the influence view; None without samples.
 
     Returns:
         `num`, `has_text`; `classes` (names); `edges` and `counts[class][bin]`; `steps` and
@@ -115,7 +116,7 @@ def influence_data(records: Iterable[Mapping[str, Any]]) -> dict[str, Any] | Non
 
 
 def reward_ends(samples: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:
-    """The lowest and the highest reward; None for both if there are no two different ones."""
+    """The lowest and the highest reward; None for both if all are equal."""
     rewards = {reward for sample in samples if (reward := _reward(sample)) is not None}
     return (min(rewards), max(rewards)) if len(rewards) > 1 else (None, None)
 
@@ -126,12 +127,12 @@ def disagreements(
     """Where score and reward disagree, most extreme first.
 
     Args:
-        samples: With scores.
-        ends: Of `reward_ends`.
-        number: Of samples, at most.
+        samples: Samples with scores.
+        ends: Result of `reward_ends`.
+        number: Maximum number of samples.
 
     Returns:
-        `failed_high`: of the lowest reward with a score above 0; `passed_low`: of the highest with one below 0.
+        `failed_high`: lowest reward and score above 0; `passed_low`: highest reward and score below 0.
     """
     low, high = ends
     failed = [sample for sample in samples if low is not None and _reward(sample) == low and sample["score"] > 0]
@@ -143,7 +144,7 @@ def disagreements(
 
 
 def extremes(samples: Sequence[Mapping[str, Any]], number: int) -> dict[str, list[dict[str, Any]]]:
-    """`lowest` and `highest`: so many samples each (no sample is in both), most extreme first."""
+    """`lowest` and `highest`: `number` samples each (no sample is in both), most extreme first."""
     ordered = sorted(samples, key=lambda sample: sample["score"])
     number = min(number, len(ordered) // 2 or 1)
     return {

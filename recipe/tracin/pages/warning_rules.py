@@ -1,4 +1,4 @@
-"""What a person should know before believing a run of TracIn. Pure."""
+"""Warnings to show before anyone trusts a TracIn run. Pure."""
 
 from verl_ext.report.warning_rules import Rule
 
@@ -13,11 +13,11 @@ RULES = (
     ),
     Rule(
         "look",
-        "validation rollouts all alike",
+        "validation rollouts are all alike",
         "tracin/validation/is_degenerate",
         lambda value: value > 0,
         "the validation set gave no gradient to compare with ({count} of {of} steps)",
-        "choose validation prompts of middling difficulty, or more rollouts of each",
+        "choose validation prompts of medium difficulty, or more rollouts per prompt",
     ),
     Rule(
         "problem",
@@ -25,6 +25,6 @@ RULES = (
         "tracin/num_non_finite",
         lambda value: value > 0,
         "up to {worst:g} influence scores of a step were NaN or infinite ({count} of {of} steps)",
-        "look at the gradients: lower the learning rate, or compute in float32",
+        "check the gradients: lower the learning rate, or compute in float32",
     ),
 )

@@ -434,10 +434,10 @@ def test_a_model_of_another_prompt_is_noticed_and_trained_again(saved, capsys):
     other = folder.parent / "other"
     shutil.copytree(folder, other)
     main([*words, "--local_save_dir", str(other), "--grid_format", "spaced"])
-    assert f"{other} has a model of other settings (prompt): a new one takes its place" in capsys.readouterr().out
+    assert f"{other} has a model of other settings (prompt): it is replaced" in capsys.readouterr().out
     assert json.loads((other / "settings.json").read_text())["settings"]["prompt"]["grid"] == "spaced"
     main([*words, "--local_save_dir", str(other), "--grid_format", "spaced"])
-    assert "takes its place" not in capsys.readouterr().out
+    assert "is replaced" not in capsys.readouterr().out
 
 
 def test_a_lesson_has_the_prompt_in_the_form_that_is_asked_for(tokenizer):
@@ -456,7 +456,7 @@ def test_missing_tasks_are_refused_with_where_to_get_them(tmp_path):
     for message in (gone, fails()):
         assert "github.com/fchollet/ARC-AGI" in message
         assert "--input FILE" in message
-    assert "none.json.gz: there is no such file" in gone
+    assert "none.json.gz: no such file" in gone
     other = write_collection(tmp_path / "other.json", ("00000000",))
     assert "no task of it has a golden solution" in fails("--input", str(other))
     assert not (tmp_path / "base").exists()
@@ -468,7 +468,7 @@ def test_missing_tasks_are_refused_with_where_to_get_them(tmp_path):
         ({"num_heads": 8}, "head size"),
         ({"steps": 0}, "at least 1"),
         ({"vocab_size": 100}, "at least 300"),
-        ({"mistake_rate": 1.1}, "is a probability"),
+        ({"mistake_rate": 1.1}, "must be a probability"),
     ],
 )
 def test_impossible_settings_are_refused(changes, message):

@@ -179,7 +179,7 @@ def test_a_damaged_settings_file_means_training_again(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"drop_carry": 1.5}, "drop_carry is a probability"),
+        ({"drop_carry": 1.5}, "drop_carry must be a probability"),
         ({"max_digits": 9}, "max_digits must be from 1 to 8"),
         ({"num_heads": 3}, "head size"),
         ({"num_heads": 4}, "head size"),

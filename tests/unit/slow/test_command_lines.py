@@ -166,7 +166,7 @@ BAD = [
     Line(
         PLAIN, "data.train_batch_size=1024 data.gen_batch_size=64", "600 prompts, fewer than one batch of data.train_b"
     ),
-    Line(DEMO, "curriculum.baseline=posterior", "adv_estimator=rloo has no say with curriculum.baseline=posterior"),
+    Line(DEMO, "curriculum.baseline=posterior", "adv_estimator=rloo has no effect with curriculum.baseline=posterior"),
     Line(
         PLAIN, "algorithm.adv_estimator=grpo", "adv_estimator=grpo has no say .*for the estimator \\+signal=two_phase"
     ),
@@ -176,7 +176,7 @@ BAD = [
     Line(DEMO, "actor_rollout_ref.actor.policy_loss.loss_mode=vanila", "loss_mode must be one of .*vanilla"),
     Line(DEMO, "reward.reward_manager.name=daop", "reward.reward_manager.name must be one of .*dapo"),
     Line(DEMO, "algorithm.adv_estimator=gae", "algorithm.adv_estimator=gae needs the values of a critic"),
-    Line(PLAIN, "+signal=two_phase algorithm.adv_estimator=gae", r"critic.model.path=.*there is no such folder"),
+    Line(PLAIN, "+signal=two_phase algorithm.adv_estimator=gae", r"critic.model.path=.*no such folder"),
     Line(DEMO, "trainer.total_training_steps=0", "trainer.total_training_steps must be a whole number of at least 1"),
     Line(DEMO, "actor_rollout_ref.actor.optim.lr=-1", "optim.lr must be a number of at least 0, got -1"),
     Line(DEMO, "actor_rollout_ref.actor.optim.lr=fast", "optim.lr must be a number of at least 0, got 'fast'"),
@@ -191,7 +191,7 @@ BAD = [
     Line(
         DEMO,
         f"{REWARD}signed.py curriculum.success_threshold=null",
-        "curriculum.success_metric=acc is -1 for .* curriculum.success_threshold=null takes it for a grade from 0 to 1",
+        "curriculum.success_metric=acc is -1 for .* curriculum.success_threshold=null expects a grade from 0 to 1",
     ),
     Line(DEMO, "curriculum.screening=sequential", "needs curriculum.schedule=streaming"),
     # verl's features that do not go with it.
@@ -200,23 +200,23 @@ BAD = [
         "trainer.v1.trainer_mode=separate_async",
         "rollout.nnodes=0: the engines have their own devices|train_batch_size = parameter_sync_step x ppo_mini",
     ),
-    Line(DEMO, SEPARATE, "and with trainer.v1.trainer_mode=separate_async generation goes on .*schedule=streaming"),
+    Line(DEMO, SEPARATE, "and with trainer.v1.trainer_mode=separate_async generation never stops.*schedule=streaming"),
     Line(
         DEMO, "trainer.v1.trainer_mode=colocate_async", "schedule=merged waits for every rollout .*schedule=streaming"
     ),
     Line(PLAIN, f"{ROLLOUT}.name=sglang", "rollout.name=sglang, and it is not installed; sglang==0.5.12 is needed"),
     Line(PLAIN, f"{ROLLOUT}.name=trtllm", "rollout.name=trtllm, and it is not installed; tensorrt_llm is needed"),
     Line(DEMO, f"{ROLLOUT}.name=sglang", "the CPU backend serves only with vLLM. Set rollout.name=vllm"),
-    Line(["recipe.golden_redaction.main"], f"{ROLLOUT}.name=sglang", "only vLLM is asked for the log-probs of tokens"),
+    Line(["recipe.golden_redaction.main"], f"{ROLLOUT}.name=sglang", "only vLLM returns the log-probs of tokens"),
     Line(
         PLAIN, "model_engine=megatron", "model_engine=megatron, and megatron-core is not installed; megatron-core and"
     ),
     Line(PLAIN, "model_engine=veomni", r"and veomni is not installed; veomni==0\.1\.11 is needed"),
     Line(PLAIN, "model_engine=torchtitan trainer.save_freq=20", "writes weights at every 500th step alone"),
     Line(PLAIN, "actor_rollout_ref.actor.strategy=megatron", "it is of another engine than model_engine"),
-    Line(PLAIN, "tracin.enable=true model_engine=megatron", "scores are taken inside FSDP2's modules"),
+    Line(PLAIN, "tracin.enable=true model_engine=megatron", "scores are computed inside FSDP2's modules"),
     Line(DEMO, "model_engine=megatron", "the CPU backend trains only with FSDP2. Leave it at dp"),
-    Line(["recipe.golden_redaction.main"], "model_engine=megatron", "updates of single tokens are made inside verl's"),
+    Line(["recipe.golden_redaction.main"], "model_engine=megatron", "single tokens are trained inside verl's"),
     Line(GPU, "model_engine=veomni", "entropy_from_logits_with_chunking is an option of verl's FSDP engines"),
     Line(
         PLAIN,
@@ -233,7 +233,7 @@ BAD = [
     Line(DEMO, "data.max_prompt_length=3", "Prompts longer than data.max_prompt_length=3"),
     Line(["recipe.fast_dapo.main"], "data.train_files=~/data/rlhf/gsm8k/train.parquet", "gsm8k/train.parquet"),
     # Models.
-    Line(DEMO, "actor_rollout_ref.model.path={models}/nowhere", "there is no such folder"),
+    Line(DEMO, "actor_rollout_ref.model.path={models}/nowhere", "no such folder"),
     Line(DEMO, "actor_rollout_ref.model.path={models}/no_weights", "there are no weights"),
     Line(DEMO, "actor_rollout_ref.model.path={models}/cut_weights", "model.safetensors is not whole"),
     Line(DEMO, "actor_rollout_ref.model.path={models}/no_config", "there is no config.json"),

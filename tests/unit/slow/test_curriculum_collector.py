@@ -445,9 +445,7 @@ def test_the_history_of_prompts_has_the_sum_of_their_grades(store: StoredRows, t
 @pytest.mark.parametrize("reward", [-1.0, 1.5, float("nan")])
 def test_a_reward_that_is_no_grade_is_refused_at_the_first_one(store: StoredRows, tmp_path: Path, reward: float):
     curriculum, _ = _make(tmp_path, "curriculum.success_threshold=null", passes=lambda index, session: reward)
-    expected = (
-        rf"curriculum\.success_metric=acc is {reward:g} .*success_threshold=null takes it for a grade from 0 to 1"
-    )
+    expected = rf"curriculum\.success_metric=acc is {reward:g} .*success_threshold=null expects a grade from 0 to 1"
     with pytest.raises(SignalError, match=expected):
         curriculum.collect(3)
 

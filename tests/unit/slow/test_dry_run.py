@@ -296,7 +296,7 @@ def test_golden_redactions_step_is_counted_in_states(experiment: str, model_dir:
     )
     # 16 states x 8 actions x 16 rollouts.
     assert "16 states, at most 8 actions each, 2,048 rollouts in all" in text
-    assert "1 x 16 of them to an update, at most 2 on each of 8 ranks" in text
+    assert "1 x 16 per update, at most 2 on each of 8 ranks" in text
     assert "SGD 0.0 KiB" in text
 
 

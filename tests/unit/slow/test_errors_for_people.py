@@ -187,7 +187,9 @@ def test_mini_batches_are_counted_in_whole_groups_also_without_continuation(n: i
 @pytest.mark.parametrize("estimator", ["rloo", "grpo", "gae"])
 def test_an_estimator_that_has_no_say_is_refused(estimator: str):
     config = _config("curriculum.baseline=posterior", f"algorithm.adv_estimator={estimator}")
-    with pytest.raises(ConfigError, match=f"adv_estimator={estimator} has no say with curriculum.baseline=posterior"):
+    with pytest.raises(
+        ConfigError, match=f"adv_estimator={estimator} has no effect with curriculum.baseline=posterior"
+    ):
         read_settings(config)
     # Without curriculum nothing has to be told to the posterior's.
     for name in (estimator, "posterior"):
@@ -245,7 +247,7 @@ def test_the_updates_of_a_step_have_their_own_batches_where_engines_go_on():
     config.data.gen_batch_size = 24
     config.curriculum.schedule = "merged"
     config.trainer.v1.trainer_mode = "separate_async"
-    with pytest.raises(ConfigError, match="separate_async generation goes on all the time: set schedule=streaming"):
+    with pytest.raises(ConfigError, match="separate_async generation never stops: set schedule=streaming"):
         read_settings(config)
 
 

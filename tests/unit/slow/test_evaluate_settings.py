@@ -266,8 +266,8 @@ def test_every_data_source_is_asked_once(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"data_parallel_size": 2}, "needs a GPU for each engine"),
-        ({"gpu_memory_utilization": 0.5}, "there is no GPU here"),
+        ({"data_parallel_size": 2}, "needs a GPU per engine"),
+        ({"gpu_memory_utilization": 0.5}, "this machine has no GPU"),
     ],
 )
 def test_what_needs_a_gpu_is_refused_without_one(tmp_path: Path, fake, change: dict, message: str):

@@ -148,8 +148,8 @@ def test_megatrons_hugging_face_weights_are_the_model(tmp_path: Path):
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        ({}, "in Megatron's format alone: have a run save them with hf_model in .*save_contents"),
-        ({"peft": True}, "LoRA factors beside no weights.*merge them into the model that the run began with"),
+        ({}, "only in Megatron's format: have a run save them with hf_model in .*save_contents"),
+        ({"peft": True}, "only LoRA factors.*merge them into the model that the run started from"),
         ({"role": "critic"}, "is a critic"),
     ],
 )

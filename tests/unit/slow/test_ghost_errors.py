@@ -58,7 +58,7 @@ def test_layers_whose_score_would_be_wrong_are_refused():
         def forward(self, input):
             return super().forward(input) * 2
 
-    with pytest.raises(InfluenceError, match="Own with a forward of its own"):
+    with pytest.raises(InfluenceError, match="Own with its own forward"):
         GhostInfluence(nn.Sequential(Own(2, 2)), "0")
     flat = nn.Sequential(nn.Linear(2, 2))
     flat[0].weight = nn.Parameter(torch.zeros(4))
@@ -164,7 +164,7 @@ def test_more_samples_than_expected_are_refused(small):
     for read in (ghost.scores, ghost.self_influence):
         with pytest.raises(InfluenceError, match="named sample 2, but num_samples is 2"):
             read(2)
-    with pytest.raises(InfluenceError, match=r"one number a sample, at least 3, got shape \(2,\)"):
+    with pytest.raises(InfluenceError, match=r"one number per sample, at least 3, got shape \(2,\)"):
         ghost.accumulate_selected(torch.ones(2))
     with pytest.raises(InfluenceError, match="weights must be finite"):
         ghost.accumulate_selected(torch.tensor([1, torch.nan, 1]))

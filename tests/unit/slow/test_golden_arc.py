@@ -147,14 +147,14 @@ def test_errors_end_the_program_with_their_message(tmp_path: Path):
         return str(caught.value)
 
     good = write(tmp_path, "good", {"a": raw_task(1)})
-    assert "there is no such file" in fails("--arc1_training", str(tmp_path / "none.json"))
+    assert "no such file" in fails("--arc1_training", str(tmp_path / "none.json"))
     (tmp_path / "list.json").write_text("[1]")
     assert "expected {id: {train, test}}" in fails("--arc1_training", str(tmp_path / "list.json"))
     (tmp_path / "cut.json").write_text('{"a"')
     assert "not readable as JSON" in fails("--arc1_training", str(tmp_path / "cut.json"))
     assert "no task is usable" in fails("--arc1_training", write(tmp_path, "empty", {"a": {}}))
     assert "no task is left" in fails("--arc1_training", good, "--max_cells", "1")
-    assert "no tokenizer there" in fails("--arc1_training", good, "--tokenizer", str(tmp_path / "nothing"))
+    assert "no tokenizer found" in fails("--arc1_training", good, "--tokenizer", str(tmp_path / "nothing"))
     # argparse's own: exit status 2.
     assert fails() == "2"
     assert fails("--arc1_training", good, "--max_prompt_tokens", "9") == "2"

@@ -176,7 +176,7 @@ def test_prompts_that_were_changed_are_refused(tmp_path: Path, golden: Path, tok
     rows[0]["prompt"][0]["content"] += "!"
     write_parquet(rows, tmp_path / "train.parquet")
     message = refused([tmp_path / "train.parquet"], tokenizer, NO_LIMITS, golden)
-    assert f"the prompt of task {EASY} was made by another version of data_preprocess.arc, or changed since" in message
+    assert f"the prompt of task {EASY} was made by another version of data_preprocess.arc, or it was changed" in message
     assert "or set golden.prompt" not in message
 
 
@@ -232,8 +232,8 @@ def test_rows_that_the_program_did_not_write_are_refused(tmp_path: Path, golden:
     path = tmp_path / "train.parquet"
     write_parquet(rows, path)
     message = refused([path], tokenizer, NO_LIMITS, golden)
-    assert f"task {EASY} is not as data_preprocess.arc writes it" in message
-    assert "make it anew" in message
+    assert f"task {EASY} was not written by data_preprocess.arc" in message
+    assert "make it again" in message
 
 
 def test_a_row_that_names_no_task_is_refused(tmp_path: Path, golden: Path, tokenizer):
@@ -320,5 +320,5 @@ def test_a_file_without_a_pair_of_the_problems_is_refused(tmp_path: Path, golden
     path = fresh_file(tmp_path, {"absent": [Pair(((1,),), ((3,),))]})
     with pytest.raises(ConfigError, match=r"fresh_pairs=.*has no pair of any of the 3 problem"):
         held_out(tmp_path, golden, tokenizer, fresh_pairs=path)
-    with pytest.raises(ConfigError, match=r"golden\.reward\.fresh_pairs: .*there is no such file"):
+    with pytest.raises(ConfigError, match=r"golden\.reward\.fresh_pairs: .*no such file"):
         held_out(tmp_path, golden, tokenizer, fresh_pairs=path + ".gz")

@@ -51,7 +51,7 @@ def test_the_engine_computes_the_log_probs_of_long_texts_in_chunks():
     with pytest.raises(ConfigError, match=r"no memory for the logits of a whole prompt .*enable_chunked_prefill=true"):
         check_config(compose("golden_redaction", overrides=[*given, off]))
     without = ("golden.redaction.decided_above=null", "golden.records.prompt_log_probs=false")
-    with pytest.raises(ConfigError, match="no model with a tokenizer there"):  # the next thing that is wrong
+    with pytest.raises(ConfigError, match="found no model with a tokenizer"):  # the next thing that is wrong
         check_config(compose("golden_redaction", overrides=[*given, off, *without]))
 
 
@@ -120,7 +120,7 @@ def test_every_setting_is_read():
             "golden.sandbox.executor must be one of local, sandbox_fusion, got 'docker'",
         ),
         ("golden.sandbox.executor=sandbox_fusion", "needs the url of a server's run_code"),
-        ("golden.sandbox.url=http://host", "has no use with executor=local"),
+        ("golden.sandbox.url=http://host", "has no effect with executor=local"),
         ("golden.sandbox.workers=0", "golden.sandbox.workers must be an int >= 1 or null, got 0"),
         ("golden.sandbox.require=some", "golden.sandbox.require must be one of minimum, full, got 'some'"),
         ("golden.sandbox.cpu_seconds=0", "golden.sandbox.cpu_seconds must be a number > 0, got 0"),
@@ -131,7 +131,7 @@ def test_every_setting_is_read():
         ("golden.probe.shares=[0.5,0]", "golden.probe.shares must be a list, each a number in (0, 1], got 0"),
         ("golden.probe.shares=[1.5]", "golden.probe.shares must be a list, each a number in (0, 1], got 1.5"),
         ("golden.probe.shares=[true]", "golden.probe.shares must be a list, each a number in (0, 1], got True"),
-        ("golden.probe.shares=[1,0.5]", "golden.probe: shares must rise, each there once, got [1.0, 0.5]"),
+        ("golden.probe.shares=[1,0.5]", "golden.probe: shares must be strictly increasing, got [1.0, 0.5]"),
         ("golden.probe.shares=[0.5,0.5]", "golden.probe: shares must rise, each there once, got [0.5, 0.5]"),
         ("golden.probe.rollouts=0", "golden.probe.rollouts must be an int >= 1, got 0"),
         ("golden.credit=null", "golden.credit must be a mapping of settings, got None: see configs/signal/golden.yaml"),
@@ -151,7 +151,7 @@ def test_a_servers_isolation_cannot_be_promised():
     server = ("golden.sandbox.executor=sandbox_fusion", "golden.sandbox.url=http://host:8080/run_code")
     assert read_settings(_config(*server)).sandbox.url == "http://host:8080/run_code"
     assert read_settings(_config("golden.sandbox.require=full")).sandbox.require == "full"
-    with pytest.raises(ConfigError, match="require=full cannot be promised of a server"):
+    with pytest.raises(ConfigError, match="a server cannot guarantee require=full"):
         read_settings(_config(*server, "golden.sandbox.require=full"))
 
 

@@ -391,7 +391,7 @@ def test_a_class_that_reads_repeated_indices_is_refused(model_dir: Path, tmp_pat
 def test_a_class_that_makes_its_own_rows_is_left_alone(model_dir: Path, tmp_path: Path, capsys):
     config = _with_class(compose_config(model_dir, ["of any kind"]), tmp_path, "OwnRows")
     check_data(config)
-    assert "custom_cls.name=OwnRows makes rows of its own: the files are not checked" in capsys.readouterr().out
+    assert "custom_cls.name=OwnRows creates its own rows: the files are not checked" in capsys.readouterr().out
 
 
 def test_a_class_that_is_not_there_is_said(model_dir: Path, tmp_path: Path):

@@ -285,9 +285,7 @@ def test_a_reward_that_is_no_grade(scores: tuple[float, float], refused: str | N
     verdicts = [Verdict(float(score), {"acc": float(score)}) for score in scores]
     trial = Trial(CASE, verdicts[0], (verdicts[1],))
     found = list(trial_problems(trial, Success("acc", None, "metric", "threshold"), "mine"))
-    expected = (
-        f"metric=acc is {refused} for data_source=source .*threshold=null takes it for a grade from 0 to 1: scale"
-    )
+    expected = f"metric=acc is {refused} for data_source=source .*threshold=null expects a grade from 0 to 1: scale"
     assert len(found) == (refused is not None)
     assert refused is None or re.match(expected, found[0])
 
@@ -295,7 +293,7 @@ def test_a_reward_that_is_no_grade(scores: tuple[float, float], refused: str | N
 def test_a_reward_that_is_no_number():
     trial = try_case(lambda **_: float("nan"), CASE)
     assert list(trial_problems(trial, None, "mine")) == [
-        "mine gave a reward that is no finite number for data_source=source (train.parquet, row 0)"
+        "mine gave a reward that is not a finite number for data_source=source (train.parquet, row 0)"
     ]
 
 

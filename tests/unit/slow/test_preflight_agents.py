@@ -202,7 +202,7 @@ def test_a_broken_file_of_loops(folder: Path, content: str | None, problem: str)
         ([{**ADDER, "class_name": "my_tools.Missing"}], "my_tools.Missing cannot be loaded: AttributeError"),
         ([{**ADDER, "class_name": "Adder"}], "Adder cannot be loaded: ValueError"),
         ([{**ADDER, "class_name": "my_tools.NoTool"}], "has no create, execute, release; derive it from"),
-        ([{**ADDER, "tool_schema": {"type": "function"}}], "its tool_schema is none of OpenAI's"),
+        ([{**ADDER, "tool_schema": {"type": "function"}}], "its tool_schema is not in OpenAI's format"),
         ([ADDER, ADDER], "tool add is there twice"),
     ],
 )
@@ -221,7 +221,7 @@ def test_a_tool_that_verl_would_make_is_not_made(folder: Path):
     # What the second one is called, nobody knows before.
     assert [schema["function"]["name"] for schema in tool_schemas(config)] == ["busy"]
     calls = check_calls(config, [str(folder / "train.parquet")], [])
-    assert calls.summary == "busy, one that names itself; agent loop tool_agent"
+    assert calls.summary == "busy, the loop named there; agent loop tool_agent"
 
 
 @pytest.mark.parametrize(
@@ -242,13 +242,13 @@ def test_a_broken_file_of_functions(tmp_path: Path, content: str | None, problem
 
 def test_the_format_is_a_parser_of_verls(folder: Path):
     problem = one(check_agents(with_tools(folder, f"{MULTI_TURN}.format=llama3_json")))
-    assert problem.startswith(f"{MULTI_TURN}.format must be a tool parser of verl's, ")
+    assert problem.startswith(f"{MULTI_TURN}.format must be a tool parser of verl, ")
     assert "hermes" in problem
     assert problem.endswith("got 'llama3_json'")
     assert check_agents(with_tools(folder, f"{MULTI_TURN}.format=qwen3_coder")) == []
 
 
-# ------------------------------ what nobody reads ------------------------------
+# ------------------------------ options without effect ------------------------------
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_what_verl_reads_nowhere_is_refused(folder: Path, name: str):
     places = {file.name for file, text in texts.items() if name in text}
     assert places <= {"rollout.py", "schemas.py"}
     assert [file for file, text in texts.items() if "rollout.schemas" in text] == []
-    assert "verl reads it nowhere" in one(check_agents(with_tools(folder, f"{MULTI_TURN}.{name}=disable")))
+    assert "verl never reads it" in one(check_agents(with_tools(folder, f"{MULTI_TURN}.{name}=disable")))
 
 
 def test_another_side_than_verl_knows_is_refused(folder: Path):
@@ -381,13 +381,13 @@ def test_a_template_that_shows_tools_and_answers_is_fine(folder: Path):
 def test_a_template_that_hides_the_tools_is_warned_of(folder: Path):
     problems, warnings = rendered(folder, CHATML.replace("{% if tools %}{{ tools | tojson }}{% endif %}", ""))
     assert problems == []
-    assert "does not show the model which tools there are" in one(warnings)
+    assert "does not show the model its tools" in one(warnings)
 
 
 def test_a_template_that_leaves_answers_out_is_refused(folder: Path):
     silent = CHATML.replace("{{ message.content }}", "{% if message.role != 'tool' %}{{ message.content }}{% endif %}")
     problems, _ = rendered(folder, silent)
-    assert "leaves out what a tool answers" in one(problems)
+    assert "leaves out a tool's answers" in one(problems)
 
 
 def test_a_template_that_cannot_render_an_answer_is_refused(folder: Path):
@@ -396,7 +396,7 @@ def test_a_template_that_cannot_render_an_answer_is_refused(folder: Path):
         "{% for message in messages %}{% if message.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}",
     )
     problems, _ = rendered(folder, strict)
-    assert "cannot put a tool's answer behind a call: TemplateError: no tools" in one(problems)
+    assert "cannot append a tool's answer to a call: TemplateError: no tools" in one(problems)
 
 
 def test_prompts_are_measured_with_the_tools_that_are_shown(folder: Path):

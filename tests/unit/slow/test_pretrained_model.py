@@ -203,7 +203,7 @@ def test_another_tokenizer_is_refused_unless_a_folder_has_it(tmp_path: Path, cap
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "there is no such file"), (b"", "not readable as GGUF"), (b"PK\3\4" * 20, "not readable as GGUF")],
+    [(None, "no such file"), (b"", "not readable as GGUF"), (b"PK\3\4" * 20, "not readable as GGUF")],
 )
 def test_what_is_no_gguf_file_is_said(tmp_path: Path, content: bytes | None, message: str):
     path = tmp_path / "model.gguf"

@@ -64,7 +64,7 @@ def test_a_page_names_no_other_file_and_no_address():
 
 def test_a_script_that_a_browser_would_cut_is_refused(monkeypatch):
     monkeypatch.setattr(pages, "_static", lambda name: 'const a = "</SCRIPT>";')
-    with pytest.raises(ValueError, match="stops reading"):
+    with pytest.raises(ValueError, match="ends a script"):
         render(Page("title", ()))
 
 
@@ -91,11 +91,11 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["trace", "{folder}"], "golden_entries.jsonl: there is no such file"),
-        (["trace", "{folder}/other.jsonl"], "there is no such file"),
+        (["trace", "{folder}"], "golden_entries.jsonl: no such file"),
+        (["trace", "{folder}/other.jsonl"], "no such file"),
         (["trace", "{folder}/text.jsonl"], "text.jsonl, line 1: not a line of JSON"),
         (["trace", "{folder}/metrics.jsonl"], "metrics.jsonl, line 2 does not follow the schema"),
-        (["golden", "--tasks", "{folder}/none.json"], "none.json: there is no such file"),
+        (["golden", "--tasks", "{folder}/none.json"], "none.json: no such file"),
         (["golden", "--tasks", "{folder}/text.jsonl"], "not readable as JSON"),
         (["trace", "{folder}/empty.jsonl", "--model", "{folder}/none"], "no tokenizer can be loaded"),
     ],

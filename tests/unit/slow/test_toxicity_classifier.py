@@ -96,7 +96,7 @@ def test_without_data_there_is_no_classifier(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["--local_save_dir", str(tmp_path)])
     assert "--input" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="there is no such file"):
+    with pytest.raises(SystemExit, match="no such file"):
         main(["--input", str(tmp_path / "x.jsonl"), "--local_save_dir", str(tmp_path)])
 
 

@@ -61,7 +61,7 @@ def test_the_recipes_own_configuration_is_accepted(data: Path):
         ("actor_rollout_ref.actor.policy_loss.loss_mode=kl_cov", "mixes the samples"),
         ("actor_rollout_ref.actor.policy_loss.loss_mode=sapo", "set actor_rollout_ref.actor.loss_agg_mode=seq-mean"),
         ("actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean", "divides by the rows of each micro-batch"),
-        ("actor_rollout_ref.actor.policy_loss.loss_mode=dro", "a weight on the advantage does not reach"),
+        ("actor_rollout_ref.actor.policy_loss.loss_mode=dro", "a weight on the advantage does not affect"),
         ("actor_rollout_ref.actor.policy_loss.loss_mode=my_own", "is not known to add up"),
         ("actor_rollout_ref.actor.fsdp_config.dtype=float16", r"fsdp_config.dtype=bfloat16, got float16"),
         ("actor_rollout_ref.actor.fsdp_config.model_dtype=fp16", r"fsdp_config.model_dtype=bfloat16, got fp16"),
@@ -125,8 +125,8 @@ def test_an_adapter_with_more_than_linear_factors_is_scored_in_part(data: Path, 
     whole, part = _config(data, model), _config(data, *adapter)
     assert check_config(part).enable
     texts = [dict(dry_run_rows(each))["influence"] for each in (whole, part)]
-    assert texts[0] == "scores are taken over all trained parameters"
-    assert re.match(r"scores are taken over \d?\d\.\d% of the trained parameters", texts[1])
+    assert texts[0] == "scores cover all trained parameters"
+    assert re.match(r"scores cover \d?\d\.\d% of the trained parameters", texts[1])
     lora.lora_dropout = 0.05
     lora.save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="set lora_dropout to 0"):
@@ -135,7 +135,7 @@ def test_an_adapter_with_more_than_linear_factors_is_scored_in_part(data: Path, 
 
 def test_one_pass_needs_one_mini_batch(data: Path):
     config = _config(data, "tracin.one_pass=true", "actor_rollout_ref.actor.ppo_mini_batch_size=16")
-    with pytest.raises(ConfigError, match="4 mini-batches a step"):
+    with pytest.raises(ConfigError, match="4 mini-batches per step"):
         check_config(config)
 
 
@@ -193,7 +193,7 @@ def test_of_a_mixture_attention_is_scored_and_experts_are_refused(data: Path, mo
     whole = _config(data, model, only)
     assert check_config(whole).enable
     rows = dict(dry_run_rows(whole))
-    assert rows["influence"] == "scores are taken over all trained parameters"
+    assert rows["influence"] == "scores cover all trained parameters"
     rank = whole.actor_rollout_ref.model.lora_rank
     factors = num_lora_parameters(model_config, rank, ["q_proj", "k_proj", "v_proj", "o_proj"])
     assert rows[""].startswith(f"validation gradient: {size(4 * factors)} per rank")

@@ -227,7 +227,7 @@ def test_misuse_is_refused():
         denominator_factor("some", "token-mean", lengths, kept)
     with pytest.raises(ValueError, match=r"loss_agg_mode must be one of token-mean, .*got 'mean'"):
         denominator_factor("all", "mean", lengths, kept)
-    with pytest.raises(ValueError, match="one length and one decision a row"):
+    with pytest.raises(ValueError, match="one length and one decision per row"):
         denominator_factor("all", "token-mean", lengths, kept[:2])
     with pytest.raises(ValueError, match="10 rows must be a multiple of the mini-batch of 4 rows"):
         mini_batches(10, 4, 2)

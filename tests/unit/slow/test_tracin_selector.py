@@ -1,4 +1,4 @@
-"""TracIn as a selector: what the update sees by given scores, and that all is whole again after it."""
+"""TracIn as a selector: samples that the update sees by given scores, and that all is whole again after it."""
 
 import json
 from pathlib import Path

@@ -333,7 +333,7 @@ def test_a_name_that_is_no_part_is_refused(setting: str, value: Any, message: st
 
 
 def test_a_part_joins_once(host: Any):
-    with pytest.raises(ConfigError, match="joins this trainer already"):
+    with pytest.raises(ConfigError, match="is already part of this trainer"):
         loading.by_name([First(host), First(host)])
 
 
@@ -352,5 +352,5 @@ def test_columns_of_rows_of_different_lengths():
     columns = data_plane.as_columns({"a": [torch.ones(2), torch.ones(3)], "b": [torch.zeros(1), torch.zeros(1)]})
     assert columns.batch_size == (2,)
     assert [len(row) for row in columns["a"].unbind()] == [2, 3]
-    with pytest.raises(ValueError, match="one tensor a row"):
+    with pytest.raises(ValueError, match="one tensor per row"):
         data_plane.as_columns({"a": [torch.ones(2)], "b": []})

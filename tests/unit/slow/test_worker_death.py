@@ -20,7 +20,7 @@ killed by SIGKILL by OOM killer due to high memory usage."""
 def test_the_process_is_named_with_what_to_do():
     message = str(explain_death(RayActorError(error_msg=TEXT)))
     assert message.startswith(
-        "the worker RewardLoopWorker (process 4711 on 10.0.0.7) died: it was killed, by a person or"
+        "the worker RewardLoopWorker (process 4711 on 10.0.0.7) died: it was killed by a person or"
     )
     assert message.endswith("The same command resumes from the newest checkpoint.")
 

@@ -1,4 +1,4 @@
-"""A program as `solve(input_grid)` in the golden form, once for every way in which it may take and give grids. Pure."""
+"""A program as `solve(input_grid)` in the golden form, in one version per grid format. Pure."""
 
 import ast
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ TAKEN = {
     "cells": "[[int(cell) for cell in row] for row in {}]",
     "columns": "[[int(cell) for cell in row] for row in zip(*{})]",
 }
-# The plainest first; a program that fails as one may work as another. Some sets index arrays by column and row.
+# The simplest first; a program that fails in one form may work in another. Some sets index arrays by column and row.
 FORMS = (("list", "same"), ("copy", "cells"), ("tuple", "rows"), ("array", "cells"), ("columns", "columns"))
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """The entry function, where its body can be that of `solve`.
+    """The entry function, if its body can be that of `solve`.
 
     Attributes:
         node: The function.
@@ -44,12 +44,12 @@ class _Entry:
 
 
 def candidates(module: Module, task: str, library: Library, entry: str | None = None) -> list[str]:
-    """The texts of a program in the golden form, the likeliest first.
+    """The texts of a program in the golden form, most likely first.
 
     Args:
         module: The program.
-        task: Its task, for a function's name.
-        library: What it may import.
+        task: Its task, used to find the function by name.
+        library: Modules that it may import.
         entry: The function; None to find it.
 
     Raises:
@@ -74,7 +74,7 @@ def find_entry(module: Module, task: str) -> str:
     """The name of the function that is called with the grid.
 
     Raises:
-        RefusedError: There is none, or it takes something other than one grid.
+        RefusedError: There is no such function, or it does not take exactly one grid.
     """
     with_task = [name for name in module.defining if name.endswith(f"_{task}")]
     usual = [name for name in ENTRIES if name in module.defining]
@@ -93,7 +93,7 @@ def _arity_problem(module: Module, name: str) -> str | None:
     node = module.defining[name][-1].node
     value = node.value if isinstance(node, ast.Assign) else node
     if isinstance(value, ast.ClassDef | ast.AsyncFunctionDef):
-        return f"`{name}` that is no plain function"
+        return f"`{name}` that is not a plain function"
     if not isinstance(value, ast.FunctionDef | ast.Lambda):
         return None
     given = value.args
@@ -105,7 +105,7 @@ def _arity_problem(module: Module, name: str) -> str | None:
 
 
 def _ordered_forms(selection: Selection, statement: Statement) -> list[tuple[str, str]]:
-    """`FORMS`, with those first that the annotation or the use of numpy points to."""
+    """`FORMS`, starting with those that the annotation or the use of numpy suggests."""
     node = statement.node
     note = ""
     if isinstance(node, ast.FunctionDef):
@@ -136,7 +136,7 @@ def _makes_array(node: ast.stmt) -> bool:
 
 
 def _flat_entry(selection: Selection, statement: Statement) -> _Entry | None:
-    """The entry function if its body may stand in `solve` itself; None if it has to stay a function."""
+    """The entry function if its body can be inlined in `solve`; None if it must stay a function."""
     node = statement.node
     if not isinstance(node, ast.FunctionDef) or node.decorator_list or selection.entry in selection.uses.values():
         return None
@@ -184,7 +184,7 @@ def _own_nodes(function: ast.FunctionDef) -> list[ast.AST]:
 
 
 def _helper_text(selection: Selection, statement: Statement) -> str:
-    """A statement's text; of a library's, where nothing is renamed, the same for every program."""
+    """A statement's text, cached for library statements without renaming."""
     names = _changes(selection, statement)
     if names:
         return statement_text(statement.module, statement.node, names)
@@ -230,7 +230,7 @@ def _changes(selection: Selection, statement: Statement) -> dict[int, str]:
     """New names of a statement's nodes.
 
     Raises:
-        RefusedError: A name has to change that is bound where no name can be replaced.
+        RefusedError: A name must be changed where it cannot be replaced.
     """
     names: dict[int, str] = {}
     for node in ast.walk(statement.node):
@@ -260,7 +260,7 @@ def _flat_parts(selection: Selection, statement: Statement, own: _Entry, before:
     elif before != "{}" or own.parameter != ARGUMENT:
         converted = own.parameter
         if converted == ARGUMENT and own.renamed is not None:
-            # `input_grid` stays what the caller gave, as in every golden solution.
+            # `input_grid` stays unchanged, as in every golden solution.
             taken_names = selection.identifiers | set(selection.names.values())
             converted = selection.fresh("grid") if "grid" in taken_names else "grid"
             names |= dict.fromkeys(own.renamed, converted)
@@ -268,7 +268,7 @@ def _flat_parts(selection: Selection, statement: Statement, own: _Entry, before:
     has_docstring = ast.get_docstring(node) is not None
     body = node.body[1:] if has_docstring else node.body
     last = body[-1]
-    assert isinstance(last, ast.Return)  # _flat_entry has looked
+    assert isinstance(last, ast.Return)  # checked by _flat_entry
     assert last.value is not None
     wanted = [rebuild(one, names) for one in body[:-1]]
     wanted += _wanted_end(rebuild(last.value, names), after)

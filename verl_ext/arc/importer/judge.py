@@ -1,4 +1,4 @@
-"""Candidates in the sandbox, and the shortest right one per task. Pure but for the sandbox."""
+"""Judges candidates in the sandbox and picks the shortest correct one per task. Pure except for the sandbox."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from verl_ext.data.arc_tasks import Pair
 from verl_ext.sandbox.programs import Programs
 from verl_ext.sandbox.results import ProgramResult, Status, deciding_status
 
-# Run around a candidate, in the sandbox: what a golden solution may not do although its output is right.
+# Wraps a candidate in the sandbox: rejects behaviour that a golden solution may not have even if its output is right.
 GUARD = """
 
 _candidate = solve
@@ -37,13 +37,13 @@ def solve(input_grid):
         raise ValueError("gives another output for the same input")
     return kept
 """
-# With the guard, less than the sandbox takes.
+# Together with the guard, below the sandbox's limit.
 MAX_CHARACTERS = 60_000
 ATTEMPTS = 3
 
 
 class Verdict(StrEnum):
-    """What became of a program."""
+    """The verdict on a program."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -67,15 +67,15 @@ _VERDICTS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a program, and why.
+    """The verdict on a program, with the reason.
 
     Attributes:
-        program: Where it is from.
-        task: Task id, empty where it has none.
-        verdict: In a word.
-        reason: In a sentence; empty for an accepted one.
+        program: Its source.
+        task: Task id, empty if it has none.
+        verdict: The verdict in one word.
+        reason: The reason in one sentence; empty for an accepted one.
         source: The candidate; empty unless accepted.
-        to_do: What keeps an accepted candidate from being a golden solution.
+        to_do: Work left before an accepted candidate is a golden solution.
     """
 
     program: str
@@ -110,7 +110,7 @@ def draft(program: Program, library: Library) -> _Draft | Outcome:
     except RefusedError as error:
         return Outcome(program.name, program.task, Verdict(error.status), str(error))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # Such as blocks that are as deeply nested as Python allows, of which a candidate has one more.
+        # For example, blocks nested as deeply as Python allows: a candidate adds one level.
         reason = f"cannot be written within one function: {error}"
         return Outcome(program.name, program.task, Verdict.MALFORMED, reason)
 
@@ -121,12 +121,12 @@ def judge(
     pairs: Mapping[str, Mapping[str, Pair]],
     programs: Programs,
 ) -> Iterator[Outcome]:
-    """The outcome of every program, task after task; what can be said without running comes first.
+    """The outcome of every program, task by task; outcomes that need no run come first.
 
     Args:
         found: The programs.
-        library: What they may import.
-        pairs: Of every task, by name.
+        library: Modules that they may import.
+        pairs: Pairs of every task, by name.
         programs: Runs the candidates.
     """
     by_task: dict[str, list[_Draft]] = {}
@@ -164,7 +164,7 @@ def _judge_task(
 
 
 def _run(each: _Draft, task: str, pairs: Mapping[str, Pair], programs: Programs) -> Outcome:
-    """Every form of a draft until one is right; else the one that came furthest decides."""
+    """Try every form of a draft until one is right; otherwise the one that got furthest decides."""
     results: list[tuple[str, ProgramResult]] = []
     for text in each.texts:
         (result,) = programs.run("import", [(task, text + GUARD)], {task: list(pairs.values())}, True)
@@ -180,20 +180,20 @@ def _run(each: _Draft, task: str, pairs: Mapping[str, Pair], programs: Programs)
     last = furthest.pairs[-1]
     reason = f"{list(pairs)[len(furthest.pairs) - 1]}: {status.replace('_', ' ')}"
     if last.detail:
-        # The text of an error is the program's: on a terminal it could do more than be read.
+        # The text of an error comes from the program: it could contain terminal control codes.
         reason += ": " + "".join(sign if sign.isprintable() else " " for sign in last.detail)
     return Outcome(each.program.name, task, _VERDICTS.get(status, Verdict.WRONG), reason)
 
 
 def _informative(result: ProgramResult) -> int:
-    """An output says more about a program than an error of the form in which it got its grid."""
+    """An output is more informative than an error caused by the grid format."""
     order = (Status.RUNTIME_ERROR, Status.INVALID_OUTPUT, Status.WRONG_OUTPUT)
     status = Status(deciding_status(result.statuses))
     return order.index(status) if status in order else len(order)
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """What became of the programs, for people."""
+    """A readable summary of the outcomes."""
     counts = Counter(outcome.verdict for outcome in outcomes)
     width = max(map(len, Verdict))
     lines = [f"{len(outcomes)} programs"]

@@ -1,8 +1,7 @@
-"""Statements as text within one function: renamed, without annotations, with their comments. Pure.
+"""Writes statements as text within one function: renamed, without annotations, with their comments. Pure.
 
-Text is cut out of the source and edited, so that comments and layout stay. Whether the result means what it should is
-decided by its syntax tree: where that differs from the tree that is wanted, the text is written from the tree instead,
-and only the comments are lost.
+Text is cut out of the source and edited, so that comments and layout stay. The result is checked by its syntax tree: if
+that differs from the wanted tree, the text is generated from the tree instead, and only the comments are lost.
 """
 
 import ast
@@ -23,7 +22,7 @@ _MARK = re.compile(rb"\s*(?:#!|#.*?coding[:=])")
 
 @dataclass
 class Changes:
-    """What is written otherwise than in the source.
+    """Differences from the source.
 
     Attributes:
         names: New names, by the id of the node: a name, an attribute that becomes a name, a parameter, or a definition.
@@ -35,7 +34,7 @@ class Changes:
 
 
 def rebuild(node: Any, names: Mapping[int, str], in_class: bool = False) -> Any:
-    """A copy of a syntax tree with new names and without the annotations that nothing reads."""
+    """A copy of a syntax tree with new names and without unused annotations."""
     if isinstance(node, list):
         return [rebuild(part, names, in_class) for part in node]
     if not isinstance(node, ast.AST):
@@ -93,7 +92,7 @@ def _shares_a_line(module: Module, node: ast.stmt, first: int, last: int) -> boo
 
 
 def collect_edits(module: Module, nodes: Iterable[ast.AST], changes: Changes) -> None:
-    """Add to the edits what the new names and the annotations ask for."""
+    """Add the edits for the new names and the annotations."""
     in_class = {
         id(part) for node in nodes for one in ast.walk(node) if isinstance(one, ast.ClassDef) for part in one.body
     }
@@ -143,7 +142,7 @@ def _edit_signature(module: Module, node: ast.FunctionDef, changes: Changes) -> 
 
 
 def _signature(module: Module, node: ast.FunctionDef) -> tuple[tuple[int, int], tuple[int, int], bool]:
-    """From the opening parenthesis to behind the colon of a `def`, and whether there is a comment between."""
+    """The span from the opening parenthesis to after the colon of a `def`, and whether it contains a comment."""
     text = b"\n".join(module.lines[node.lineno - 1 : node.body[0].lineno]).decode()
     depth, start, has_comment = 0, (0, 0), False
     rows = text.split("\n")
@@ -162,7 +161,7 @@ def _signature(module: Module, node: ast.FunctionDef) -> tuple[tuple[int, int], 
 
 
 def cut(module: Module, start: tuple[int, int], end: tuple[int, int], changes: Changes) -> str:
-    """The text between two places (line from 1, column in bytes), edited."""
+    """The text between two positions (line from 1, column in bytes), edited."""
     lines = module.lines[start[0] - 1 : end[0]]
     lines[-1] = lines[-1][: end[1]]
     for first, column, last, until, text in reversed(_outermost(changes.edits)):
@@ -176,7 +175,7 @@ def cut(module: Module, start: tuple[int, int], end: tuple[int, int], changes: C
 
 
 def _outermost(edits: Iterable[tuple[int, int, int, int, str]]) -> list[tuple[int, int, int, int, str]]:
-    """In order, without those inside another, which has done their work."""
+    """The edits in order, without those inside another one, which covers them."""
     kept: list[tuple[int, int, int, int, str]] = []
     for edit in sorted(edits, key=lambda one: (one[:2], (-one[2], -one[3]))):
         if not kept or edit[:2] >= kept[-1][2:4]:
@@ -185,7 +184,7 @@ def _outermost(edits: Iterable[tuple[int, int, int, int, str]]) -> list[tuple[in
 
 
 def checked(text: str, wanted: Sequence[ast.stmt], indent: str = "") -> str:
-    """`text` without the indentation, or the wanted statements written out where it does not mean them."""
+    """`text` without the indentation, or the wanted statements generated if its meaning differs."""
     try:
         plain = shifted(text, indent, "")
         if _dump(ast.parse(plain).body) == _dump(wanted):
@@ -200,7 +199,7 @@ def _dump(nodes: Iterable[ast.AST]) -> list[str]:
 
 
 def shifted(text: str, old: str, new: str) -> str:
-    """Lines that begin with `old`, beginning with `new`; the inside of texts over several lines stays as it is."""
+    """Replace the prefix `old` of lines by `new`; the inside of multi-line strings is unchanged."""
     lines = text.split("\n")
     inside = set(_inside_texts(text))
     for number, line in enumerate(lines):
@@ -213,7 +212,7 @@ def shifted(text: str, old: str, new: str) -> str:
 
 def _inside_texts(text: str) -> Iterator[int]:
     """The lines, from 0, that begin inside a string."""
-    # A region may begin with an indentation, which the tokenizer takes after any opening line.
+    # A region may begin with an indentation, which the tokenizer accepts after any opening line.
     opened: list[int] = []
     source = "if 1:\n" + text if text[:1] in (" ", "\t") else "\n" + text
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -10,7 +10,7 @@ from functools import cache
 
 from verl_ext.arc.importer.scopes import Names, RefusedError, analyse, bindings
 
-# Computes and nothing else; the sandbox has them.
+# Modules that only compute; the sandbox has them.
 _COMPUTING = """
     abc array bisect cmath collections collections.abc contextlib copy dataclasses decimal enum fractions functools
     heapq itertools math numbers numpy numpy.lib.stride_tricks numpy.typing operator queue random re statistics string
@@ -28,12 +28,12 @@ BUILTINS = frozenset(dir(builtins))
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import gives.
+    """A name defined by an import.
 
     Attributes:
         module: As it is written, without leading dots.
-        attribute: Of the module; None for the module itself.
-        name: By which the code knows it.
+        attribute: Attribute of the module; None for the module itself.
+        name: Its name in the code.
     """
 
     module: str
@@ -53,10 +53,10 @@ class Statement:
     Attributes:
         module: Where it is.
         node: Its syntax tree.
-        names: In it.
-        bound: Names that it gives to the module.
+        names: Names in it.
+        bound: Names that it defines in the module.
         changed: Names whose value it changes without binding them, as in `TABLE[0] = 1` and `TABLE.update(…)`.
-        text: In a candidate, if nothing is renamed; empty until it was made.
+        text: Its text in a candidate if nothing is renamed; empty until computed.
     """
 
     module: "Module"
@@ -72,14 +72,14 @@ class Module:
     """A parsed text.
 
     Attributes:
-        name: For messages, and for imports of a library.
-        lines: Of the text, as bytes: the columns of a syntax tree count bytes.
-        tree: Of the text.
-        statements: In their order, without imports.
+        name: Its name in messages and in imports of a library.
+        lines: Lines of the text as bytes, because the columns of a syntax tree count bytes.
+        tree: Syntax tree of the text.
+        statements: Statements in order, without imports.
         defining: The statements that bind a name, by the name, in order.
         changing: Those that change its value without binding it.
-        imports: By the name that they give.
-        stars: Modules of which everything is imported, in order.
+        imports: Imports by the name that they define.
+        stars: Modules imported with `*`, in order.
     """
 
     name: str
@@ -134,7 +134,7 @@ def _add(module: Module, node: ast.stmt) -> None:
                 name = alias.asname or alias.name
                 module.imports[name] = Imported(source, alias.name, name)
     elif not _only_when_started(node):
-        # Of functions, only what is wrong with those that are used is of interest.
+        # For functions, only problems of the used ones matter.
         names = analyse(node) if not isinstance(node, ast.FunctionDef) else Names()
         bound = bindings([node])
         changed = frozenset() if isinstance(node, ast.FunctionDef | ast.ClassDef) else frozenset(_changed(node))
@@ -157,7 +157,7 @@ def names_of(statement: Statement) -> Names:
 
 
 def _only_when_started(node: ast.stmt) -> bool:
-    """Whether it is `if __name__ == "__main__":`."""
+    """Whether the statement is `if __name__ == "__main__":`."""
     return isinstance(node, ast.If) and any(
         isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test)
     )
@@ -185,11 +185,11 @@ def _root(node: ast.expr) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A name of a module, as a definition of its own.
+    """A name of a module as a separate definition.
 
     Attributes:
-        owner: The module that defines it; an import of Python's own libraries is equal wherever it is written.
-        name: There.
+        owner: The module that defines it; imports of Python's own libraries are equal wherever they are.
+        name: Its name there.
     """
 
     owner: Module | Imported
@@ -200,21 +200,21 @@ class Library:
     """Modules that a program may import.
 
     Args:
-        modules: By the name under which they are imported, without packages.
+        modules: Modules by the name under which they are imported, without packages.
     """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         self._modules = dict(modules or {})
 
     def module(self, name: str) -> Module | None:
-        """The library that an import of `name` means; None if it was not given."""
+        """The library that an import of `name` refers to; None if it was not given."""
         return self._modules.get(name.rpartition(".")[2])
 
     def find(self, module: Module, name: str) -> Symbol | Module | None:
-        """What a name of a module's top level is: a symbol, a library, or None for one of Python's own.
+        """The meaning of a top-level name of a module: a symbol, a library, or None for a builtin.
 
         Raises:
-            RefusedError: It is defined nowhere, or in something that cannot be had.
+            RefusedError: It is not defined, or its definition is not available.
         """
         found = self._find(module, name, set())
         if found is None and name not in BUILTINS:
@@ -237,7 +237,7 @@ class Library:
             library = self.module(star)
             if library is None and star in COMPUTING and name in _public_names(star):
                 return Symbol(Imported(star, name, name), name)
-            # As in Python, a star does not give names that begin with an underscore.
+            # As in Python, a star does not import names that begin with an underscore.
             if library is not None and library not in seen and not name.startswith("_"):
                 found = self._find(library, name, seen)
                 if found is not None:
@@ -256,10 +256,10 @@ class Library:
 
 
 def check_import(module: str) -> None:
-    """Nothing if a program may import it.
+    """Check that a program may import it.
 
     Raises:
-        RefusedError: It reaches out of the program, or is not there.
+        RefusedError: It reaches out of the program, or does not exist.
     """
     if module in COMPUTING:
         return
@@ -276,13 +276,13 @@ def check_import(module: str) -> None:
 
 @cache
 def _public_names(module: str) -> frozenset[str]:
-    """What `from module import *` gives, for one of `COMPUTING`."""
+    """The names that `from module import *` defines, for a module of `COMPUTING`."""
     loaded = importlib.import_module(module)
     return frozenset(getattr(loaded, "__all__", [name for name in dir(loaded) if not name.startswith("_")]))
 
 
 def needed_order(modules: Iterable[Module], entry: Module, library: Library) -> list[Module]:
-    """Modules in the order in which Python would have run them: a library before what imports it."""
+    """Modules in the order in which Python would have run them: a library before its importers."""
     wanted, order, seen = set(modules), list[Module](), set[Module]()
 
     def visit(module: Module) -> None:

@@ -1,4 +1,4 @@
-"""Observations and procedure of a candidate, as far as its program has words for them. Pure."""
+"""Observations and procedure of a candidate, from its program's comments and docstrings. Pure."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 def docstring(observations: Sequence[str], steps: Sequence[str]) -> str:
-    """The docstring of a candidate, indented; what is missing is marked as still to be written."""
+    """The docstring of a candidate, indented; missing parts are marked as still to be written."""
     observations = [line for line in dict.fromkeys(observations) if TO_WRITE not in line]
     steps = [line for line in steps if TO_WRITE not in line]
     if len(observations) < MIN_OBSERVATIONS:
@@ -30,10 +30,10 @@ def docstring(observations: Sequence[str], steps: Sequence[str]) -> str:
 
 
 def notes(module: Module, entry: ast.stmt, is_whole_file: bool) -> tuple[list[str], list[str]]:
-    """Observations and steps that a program's docstrings and comments give.
+    """Observations and steps from a program's docstrings and comments.
 
     Args:
-        module: Of the program.
+        module: Module of the program.
         entry: The entry function, or the statement that defines it.
         is_whole_file: Whether the module's own docstring is about this program.
     """
@@ -51,8 +51,8 @@ def sentences(text: str, whole: bool = False) -> list[str]:
     """The sentences and list items of a text, each in one line, up to a section about arguments.
 
     Args:
-        text: Of a docstring or of comments.
-        whole: Whether a list item stays whole, whatever its number of sentences.
+        text: Text of a docstring or of comments.
+        whole: Whether a list item stays in one piece, whatever its number of sentences.
     """
     items = [""]
     for line in map(str.strip, text.splitlines()):

@@ -1,4 +1,4 @@
-"""The programs in files and folders: texts, each for a task. Pure but for reading files; nothing is run."""
+"""Reads programs from files and folders: one text per task. Pure except for reading files; nothing is run."""
 
 import gzip
 import json
@@ -16,9 +16,9 @@ from verl_ext.data.row_report import SourceError
 TASK_KEYS = ("task_id", "task", "puzzle_id", "problem_id", "id")
 CODE_KEYS = ("code", "program", "source", "solution", "response", "completion", "text")
 SUFFIXES = (".py", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
-# Written next to candidates, which may be imported again with other pairs.
+# Written next to candidates, which may later be imported again with other pairs.
 REPORT = "report.jsonl"
-# A folder with more is not one of programs.
+# A folder with more files is not a folder of programs.
 MAX_FILES = 100_000
 _ID = re.compile(r"[0-9a-f]{8}")
 _FENCED = re.compile(r"^[ \t]*```[ \t]*(?:python|py)?[ \t]*\n(.*?)^[ \t]*```", re.MULTILINE | re.DOTALL | re.IGNORECASE)
@@ -26,13 +26,13 @@ _FENCED = re.compile(r"^[ \t]*```[ \t]*(?:python|py)?[ \t]*\n(.*?)^[ \t]*```", r
 
 @dataclass(frozen=True)
 class Program:
-    """A text that is to solve a task.
+    """A program for a task.
 
     Attributes:
-        name: Where it is from: file, and function or row.
+        name: Its source: file, and function or row.
         task: Task id.
-        text: Of the module.
-        entry: The function, where the text has one per task; None to find it.
+        text: Text of the module.
+        entry: The function, if the text has one per task; None to find it.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Program:
 
 @dataclass(frozen=True)
 class Unread:
-    """Something that is no program for a known task.
+    """An input that is not a program for a known task.
 
     Attributes:
         name: Where it is from.
-        task: Task id, empty where it has none.
-        reason: In a sentence.
-        is_readable: Whether it is a program, though of no known task.
+        task: Task id, empty if it has none.
+        reason: The reason in one sentence.
+        is_readable: Whether it is a program, but for no known task.
     """
 
     name: str
@@ -61,15 +61,15 @@ class Unread:
 def read_programs(
     paths: Iterable[Path], tasks: Collection[str], libraries: Iterable[Path] = ()
 ) -> list[Program | Unread]:
-    """What the files and folders have, in order.
+    """The programs in files and folders, in order.
 
     Args:
         paths: Files of Python or JSON, or folders of these.
         tasks: Ids of the known tasks.
-        libraries: Files that are no programs, wherever they are.
+        libraries: Files that are libraries and not programs, wherever they are.
 
     Raises:
-        SourceError: A path is missing, a file of JSON is not readable as such, or a folder has no program.
+        SourceError: A path is missing, a file of JSON is not readable as such, or a folder has no programs.
     """
     known = {path.resolve() for path in libraries}
     files = [file for path in paths for file in _files(path) if file.resolve() not in known]
@@ -80,7 +80,7 @@ def read_library(paths: Iterable[Path]) -> dict[str, Module]:
     """The modules that programs may import, by name.
 
     Raises:
-        SourceError: A file is missing or not Python, or two have one name.
+        SourceError: A file is missing or not Python, or two have the same name.
     """
     modules: dict[str, Module] = {}
     for path in paths:
@@ -100,7 +100,7 @@ def _files(path: Path) -> list[Path]:
             raise SourceError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}. Rename or convert it.")
         return [path]
     if not path.is_dir():
-        raise SourceError(f"{path}: there is no such file or folder. Check the path.")
+        raise SourceError(f"{path}: no such file or folder. Check the path.")
     files: list[Path] = []
     for file in path.rglob("*"):
         if file.is_file() and file.name.endswith(SUFFIXES) and file.name != REPORT:
@@ -114,7 +114,7 @@ def _files(path: Path) -> list[Path]:
 
 def _text_of(path: Path) -> str:
     if not path.is_file():
-        raise SourceError(f"{path}: there is no such file. Check the path.")
+        raise SourceError(f"{path}: no such file. Check the path.")
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode("utf-8")
@@ -155,13 +155,13 @@ def _of_python(path: Path, text: str, tasks: Collection[str]) -> Iterator[Progra
 
 
 def _ids(names: Sequence[str], tasks: Collection[str]) -> list[str]:
-    """The task ids in names: known ones first, then what looks like one."""
+    """The task ids in names: known ones first, then strings that look like one."""
     parts = [part for name in names for part in (name, *re.split(r"[^0-9A-Za-z]|_", name))]
     return [part for part in parts if part in tasks] + [part for part in parts if _ID.fullmatch(part)]
 
 
 def _lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
-    """The rows of JSON lines; a line that is none is a row of its own, so that it is reported."""
+    """The rows of JSON lines; an invalid line becomes its own row, so that it is reported."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:

@@ -1,4 +1,4 @@
-"""Which names a statement of a module takes from outside, and which it gives. Pure: reads syntax trees."""
+"""Which names a statement of a module uses from outside, and which it defines. Pure: reads syntax trees."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -25,11 +25,11 @@ class RefusedError(SignalError):
 
 @dataclass(eq=False)
 class Scope:
-    """A place where names are bound: a function, a class, a comprehension, or what surrounds the statement.
+    """A scope that binds names: a function, a class, a comprehension, or the statement's surroundings.
 
     Attributes:
         kind: Names of a class body are not seen by the functions in it.
-        node: Whose scope it is; None for what surrounds the statement.
+        node: Whose scope it is; None for the statement's surroundings.
         parent: The scope around it.
         bound: Names that are bound here.
     """
@@ -55,9 +55,9 @@ class Names:
 
     Attributes:
         uses: Every name in it and the scope that the name belongs to; None for outside.
-        attributes: The attribute that is asked of a name, by the id of the name's node.
+        attributes: The attribute accessed on a name, by the id of the name's node.
         identifiers: Every identifier, wherever it is bound.
-        inner: Those that a function, class or comprehension binds for itself.
+        inner: Identifiers that a function, class or comprehension binds locally.
         imports: Import statements inside functions and classes.
     """
 
@@ -69,7 +69,7 @@ class Names:
 
     @property
     def outside(self) -> list[ast.Name]:
-        """The names that the statement takes from its module, or binds there."""
+        """The names that the statement uses from its module or binds there."""
         return [name for name, scope in self.uses if scope is None]
 
 

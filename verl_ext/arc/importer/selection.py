@@ -26,25 +26,25 @@ _ATTRIBUTES = """
 """
 REACHING_BUILTINS = frozenset(_BUILTINS.split())
 REACHING_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
-# Of the function that is made.
+# Names of the generated function.
 RESERVED = frozenset({"input_grid", "result", "solve"})
-# What the conversion of grids is written with.
+# Names used by the conversion of grids.
 CONVERTING = frozenset({"int", "list", "map", "tuple", "zip"})
 
 
 @dataclass
 class Selection:
-    """What a candidate is made of.
+    """The parts of a candidate.
 
     Attributes:
-        imports: Of Python's own libraries, by the symbol that they give.
-        statements: Of the program and its libraries, in the order in which they ran.
+        imports: Imports of Python's own libraries, by the symbol that they define.
+        statements: Statements of the program and its libraries, in execution order.
         entry: The symbol of the entry function.
-        names: How each symbol is called in the candidate.
+        names: Name of each symbol in the candidate.
         uses: The symbol of each node that names one (a name, or an attribute of a library), by the node's id.
         identifiers: Every identifier in the statements.
-        inner: Those that a function, class or comprehension in them binds for itself.
-        own: Names of Python's own that the statements use.
+        inner: Identifiers that a function, class or comprehension in them binds locally.
+        own: Builtins that the statements use.
     """
 
     entry: Symbol
@@ -57,7 +57,7 @@ class Selection:
     own: set[str] = field(default_factory=lambda: set(CONVERTING))
 
     def fresh(self, name: str) -> str:
-        """An identifier like `name` that nothing here has."""
+        """An unused identifier similar to `name`."""
         number = 2
         while f"{name}_{number}" in self.identifiers | self.own | BUILTINS | set(self.names.values()):
             number += 1
@@ -68,7 +68,7 @@ def select(module: Module, entry: str, library: Library) -> Selection:
     """The statements that `entry` of a module needs.
 
     Raises:
-        RefusedError: What it needs is not there, is not computing, or cannot stand within a function.
+        RefusedError: A dependency is missing, does more than compute, or cannot be moved into a function.
     """
     selection = Selection(Symbol(module, entry))
     chosen: set[Statement] = set()
@@ -113,7 +113,7 @@ def select(module: Module, entry: str, library: Library) -> Selection:
 def _need(
     symbol: Symbol, selection: Selection, spelled: dict[Symbol, set[str]], waiting: list[Statement], spelling: str
 ) -> None:
-    """Note that a symbol is used under a spelling; empty: as an attribute."""
+    """Record that a symbol is used under a spelling; empty: as an attribute."""
     if symbol not in spelled:
         spelled[symbol] = set()
         if isinstance(symbol.owner, Module):
@@ -128,7 +128,7 @@ def _need(
 
 
 def _check(statement: Statement, library: Library) -> None:
-    """Nothing if a statement only computes.
+    """Check that a statement only computes.
 
     Raises:
         RefusedError: It does more.
@@ -149,13 +149,13 @@ def _check(statement: Statement, library: Library) -> None:
 
 
 def _name(selection: Selection, spelled: dict[Symbol, set[str]]) -> None:
-    """Names that mean one thing each, the program's own where that is possible."""
+    """Unambiguous names, the program's own if possible."""
     taken: dict[str, Symbol] = {}
     # The program's names come first, then those of its libraries.
     symbols = sorted(spelled, key=lambda symbol: symbol.owner is not selection.entry.owner)
     clashing: list[Symbol] = []
     for symbol in symbols:
-        # Written otherwise (`library.name`, `as`), it may be used where a local variable has its name.
+        # Written differently (`library.name`, `as`), it may be used where a local variable has the same name.
         hidden = spelled[symbol] != {symbol.name} and symbol.name in selection.inner
         if symbol.name in taken or symbol.name in RESERVED or symbol.name in selection.own or hidden:
             clashing.append(symbol)
@@ -171,6 +171,6 @@ def _name(selection: Selection, spelled: dict[Symbol, set[str]]) -> None:
 
 
 def import_line(symbol: Symbol, name: str) -> str:
-    """The import that gives a symbol of Python's own libraries under a name."""
+    """The import that defines a symbol of Python's own libraries under a name."""
     assert isinstance(symbol.owner, Imported)
     return str(Imported(symbol.owner.module, symbol.owner.attribute, name))

@@ -1,1 +1,1 @@
-"""What follows from scored samples, pure: pass@k, maj@k, intervals, and the report."""
+"""Statistics of scored samples, pure: pass@k, maj@k, intervals, and the report."""

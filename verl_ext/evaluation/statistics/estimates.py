@@ -9,7 +9,7 @@ import numpy as np
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 9999
 
-# Elements that are resampled at once: 80 MB.
+# Elements resampled at a time: 80 MB.
 _BATCH_ELEMENTS = 10_000_000
 
 
@@ -19,7 +19,8 @@ class Estimate:
 
     Attributes:
         value: The mean.
-        low: Lower end of the 95 % interval; None if a data set has only one prompt, which says nothing about others.
+        low: Lower end of the 95 % interval; None if a data set has only one prompt, which says nothing about other
+            prompts.
         high: Upper end.
     """
 
@@ -37,16 +38,16 @@ class Estimate:
 
 
 def repeat_error(values_PG: Sequence[Sequence[float]] | np.ndarray) -> float | None:
-    """Standard error over repeats: how far the mean would move if the same P prompts were sampled anew.
+    """Standard error over repeats: how much the mean would vary if the same P prompts were sampled again.
 
-    Sample g of every prompt is one repeat of the evaluation, with a mean of its own. The spread of these G means is
-    divided by sqrt(G). The bootstrap's interval speaks about other prompts instead, and is wider.
+    Sample g of every prompt is one repeat of the evaluation, with its own mean. The spread of these G means is divided
+    by sqrt(G). The bootstrap interval is about other prompts instead, and is wider.
 
     Args:
         values_PG: One number per prompt and sample; the same number of samples for each prompt.
 
     Returns:
-        The standard error; None for one sample per prompt, which was not repeated.
+        The standard error; None for one sample per prompt, without repeats.
 
     Example:
         >>> repeat_error([[1.0, 0.0], [1.0, 1.0]])  # repeats of 1.0 and 0.5
@@ -60,7 +61,7 @@ def macro_repeat_error(errors: Sequence[float | None]) -> float | None:
     """Standard error over repeats of the mean over data sets, which are sampled independently of each other.
 
     Args:
-        errors: Of each data set; None where it was not repeated, and so for their mean.
+        errors: Error of each data set; None without repeats, which also makes the mean None.
     """
     known = [error for error in errors if error is not None]
     return sqrt(sum(error**2 for error in known)) / len(errors) if known and len(known) == len(errors) else None
@@ -69,11 +70,11 @@ def macro_repeat_error(errors: Sequence[float | None]) -> float | None:
 def bootstrap_mean(values_P: Sequence[float] | np.ndarray, seed: int = 0) -> Estimate:
     """Mean over P prompts with the percentile bootstrap's interval (Efron and Tibshirani 1993, chapter 13).
 
-    Prompts are resampled, not samples: the interval speaks about other prompts of the same kind. It is a little too
-    narrow for few prompts (30 prompts: by about 2 %).
+    Prompts are resampled, not samples: the interval is about other prompts of the same kind. It is slightly too narrow
+    for few prompts (30 prompts: by about 2 %).
 
     Args:
-        values_P: One number a prompt.
+        values_P: One number per prompt.
         seed: Equal seeds give equal intervals.
 
     Raises:
@@ -83,10 +84,10 @@ def bootstrap_mean(values_P: Sequence[float] | np.ndarray, seed: int = 0) -> Est
 
 
 def bootstrap_macro_mean(data_sets: Sequence[Sequence[float] | np.ndarray], seed: int = 0) -> Estimate:
-    """Mean over data sets of their means over prompts; the prompts of each data set are resampled by themselves.
+    """Mean over data sets of their means over prompts; the prompts of each data set are resampled separately.
 
     Args:
-        data_sets: For each data set one number a prompt (P,); they may differ in length.
+        data_sets: For each data set, one number per prompt (P,); lengths may differ.
         seed: Equal seeds give equal intervals.
 
     Raises:
@@ -96,7 +97,7 @@ def bootstrap_macro_mean(data_sets: Sequence[Sequence[float] | np.ndarray], seed
 
     arrays = [np.asarray(values_P, dtype=np.float64) for values_P in data_sets]
     if not arrays or any(array.ndim != 1 or not len(array) for array in arrays):
-        raise ValueError(f"expected at least one prompt a data set, got shapes {[array.shape for array in arrays]}")
+        raise ValueError(f"expected at least one prompt per data set, got shapes {[array.shape for array in arrays]}")
 
     def macro_mean(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
         return np.mean([sample.mean(axis=axis) for sample in samples], axis=0)
@@ -104,7 +105,7 @@ def bootstrap_macro_mean(data_sets: Sequence[Sequence[float] | np.ndarray], seed
     value = float(macro_mean(*arrays))
     if min(map(len, arrays)) == 1:
         return Estimate(value)
-    if all((array == array[0]).all() for array in arrays):  # scipy warns of what is no surprise
+    if all((array == array[0]).all() for array in arrays):  # scipy warns about expected cases
         return Estimate(value, value, value)
     result = bootstrap(
         arrays,

@@ -1,8 +1,8 @@
-"""maj@k: how often the answer that most of k samples agree on is right. Exact, no sampling of subsets.
+"""maj@k: how often the most frequent answer of k samples is right. Exact, no sampling of subsets.
 
-A sample's vote is its extracted answer's text; a sample without an answer ("") has none. Answers that are equal but
-spelled differently (1/2 and 0.5) are different votes: to merge them by their equality with the ground truth would help
-only the right ones.
+A sample's vote is its extracted answer's text; a sample without an answer ("") has none. Equal answers in different
+notation (1/2 and 0.5) are different votes: merging them by equality with the ground truth would help only the right
+ones.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from math import comb
 
 import numpy as np
 
-# C(n, k) of more samples overflows float64.
+# C(n, k) overflows float64 for more samples.
 MAX_SAMPLES = 1000
 
 
@@ -38,7 +38,7 @@ def majority_at_k(answers_G: Sequence[str], correct_G: Sequence[bool], k: int) -
     """
     n = len(answers_G)
     if len(correct_G) != n:
-        raise ValueError(f"expected one verdict an answer, got {n} answers and {len(correct_G)} verdicts")
+        raise ValueError(f"expected one verdict per answer, got {n} answers and {len(correct_G)} verdicts")
     if not 1 <= k <= n <= MAX_SAMPLES:
         raise ValueError(f"expected 1 <= k <= samples <= {MAX_SAMPLES}, got k={k} and {n} samples")
     votes: dict[str, list[bool]] = {}
@@ -51,7 +51,7 @@ def majority_at_k(answers_G: Sequence[str], correct_G: Sequence[bool], k: int) -
 
 @lru_cache(maxsize=4096)
 def _expected_accuracy(counts: tuple[tuple[int, int], ...], abstentions: int, k: int) -> float:
-    """By (samples, right samples) of each answer: prompts share these patterns more often than not."""
+    """Cached by (samples, right samples) of each answer, because most prompts share these patterns."""
     n = sum(count for count, _ in counts) + abstentions
     total = 0.0
     for position, (count, right) in enumerate(counts):
@@ -66,9 +66,9 @@ def _expected_accuracy(counts: tuple[tuple[int, int], ...], abstentions: int, k:
 
 
 def _shared_wins(others: Sequence[int], abstentions: int, most: int, rest: int) -> float:
-    """Ways to draw `rest` samples from the others, none of them more than `most` times, each over 1 + number of ties.
+    """Number of ways to draw `rest` samples from the others, each at most `most` times, divided by 1 + number of ties.
 
-    The coefficient of x^rest in a product of polynomials, one factor an answer, whose x^i coefficient counts the ways
+    The coefficient of x^rest in a product of polynomials, one factor per answer, whose x^i coefficient counts the ways
     to draw it i times; the ties are counted along the first axis.
     """
     ways = np.zeros((rest // most + 1, rest + 1))  # (ties, samples drawn)

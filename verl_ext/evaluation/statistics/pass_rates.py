@@ -1,7 +1,7 @@
-"""Pass rates of prompts: pass@k, the histogram that says where a pool's signal is, and both as text.
+"""Pass rates of prompts: pass@k, the histogram that shows where a pool's signal is, and both as text.
 
 A prompt whose samples are all wrong (pass rate 0) or all right (pass rate 1) has no contrast among its siblings and
-gives a group-relative advantage of zero. So the shares of zeros and ones are kept apart from the ten bins between.
+gives a group-relative advantage of zero. So the shares of zeros and ones are separate from the ten bins between.
 
 P = prompts.
 """
@@ -17,11 +17,11 @@ Counts = Sequence[int] | np.ndarray
 
 
 def _checked(num_correct_P: Counts, num_samples: int | Counts) -> tuple[np.ndarray, np.ndarray]:
-    """Both as int64 arrays (P,), or a ValueError that says what is impossible about them."""
+    """Both as int64 arrays (P,); raises ValueError for impossible counts."""
     correct_P = np.asarray(num_correct_P)
     if correct_P.ndim != 1 or not len(correct_P):
         raise ValueError(
-            f"num_correct must be one number a prompt and at least one prompt, got shape {correct_P.shape}"
+            f"num_correct must be one number per prompt for at least one prompt, got shape {correct_P.shape}"
         )
     samples_P = np.broadcast_to(np.asarray(num_samples), correct_P.shape)
     for name, values in (("num_correct", correct_P), ("num_samples", samples_P)):
@@ -37,15 +37,15 @@ def _checked(num_correct_P: Counts, num_samples: int | Counts) -> tuple[np.ndarr
 
 
 def pass_at_k(num_correct_P: Counts, num_samples: int | Counts, k: int) -> np.ndarray:
-    """Unbiased estimate, prompt by prompt, of the chance that at least one of k samples is right.
+    """Unbiased estimate, per prompt, of the probability that at least one of k samples is right.
 
     1 - C(n - c, k) / C(n, k) for c right among n samples (Chen et al. 2021, "Evaluating Large Language Models Trained
     on Code", equation 1). Summed as logarithms of the ratios 1 - k / i, so nothing overflows and a small result for a
     large n keeps its digits.
 
     Args:
-        num_correct_P: Right samples of each prompt (P,).
-        num_samples: Samples of each prompt, one number for all or (P,).
+        num_correct_P: Right samples per prompt (P,).
+        num_samples: Samples per prompt, one number for all or (P,).
         k: From 1 to the smallest number of samples.
 
     Returns:
@@ -93,7 +93,7 @@ class PassRateHistogram:
 
     @property
     def mixed(self) -> float:
-        """Share of prompts with right and wrong samples: the only ones a group-relative method learns from."""
+        """Share of prompts with right and wrong samples: the only prompts that a group-relative method learns from."""
         return sum(self.bins)
 
     def render(self, width: int = 40) -> str:
@@ -119,7 +119,7 @@ class PassRateHistogram:
         tallest = max(share for _, share in rows)
         lines = []
         for label, share in rows:
-            # A share above zero always shows: a bar that rounds to nothing would read as "none".
+            # A share above zero always shows, because an empty bar would read as "none".
             bar = "#" * max(round(width * share / tallest), 1 if share else 0)
             lines.append(f"{label:<11}{100 * share:6.1f} %  {bar}".rstrip())
         return "\n".join(lines)
@@ -133,7 +133,7 @@ def histogram(num_correct_P: Counts, num_samples: int | Counts) -> PassRateHisto
     """
     correct_P, samples_P = _checked(num_correct_P, num_samples)
     mixed_P = (correct_P > 0) & (correct_P < samples_P)
-    # In integers: 0.1 * 3 is more than 3 / 10 in floating point, and such a rate would land one bin too low.
+    # In integers: 0.1 * 3 is more than 3 / 10 in floating point, so such a rate would be one bin too low.
     bin_P = NUM_BINS * correct_P[mixed_P] // samples_P[mixed_P]
     counts = np.bincount(bin_P, minlength=NUM_BINS)
     total = len(correct_P)
@@ -146,13 +146,13 @@ def histogram(num_correct_P: Counts, num_samples: int | Counts) -> PassRateHisto
 
 @dataclass(frozen=True)
 class PassRateSummary:
-    """What a set of prompts looks like to a model.
+    """Summary of a model's results on a set of prompts.
 
     Attributes:
         num_prompts: Prompts.
         num_samples: Samples of all prompts together.
         pass_rate: Mean over prompts of c / n, which is pass@1.
-        standard_error: Of `pass_rate`, from the spread over prompts, in closed form; nan for one prompt.
+        standard_error: Standard error of `pass_rate` over prompts, in closed form; nan for one prompt.
         pass_at: Mean over prompts of pass@k, by k.
         histogram: Shares of prompts by pass rate.
     """

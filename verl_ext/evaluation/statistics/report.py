@@ -1,7 +1,7 @@
-"""What an evaluation found: results of scored samples, as a table, as JSON and as a picture.
+"""The results of an evaluation as a table, as JSON and as a picture.
 
 The names are lighteval's: avg@n over all n samples of each prompt, pass@k and maj@k for any k up to n. verl's
-validation logs the same quantities as mean@n, best@k/mean (resampled with replacement, so a little lower) and
+validation logs the same quantities as mean@n, best@k/mean (resampled with replacement, so slightly lower) and
 maj@k/mean.
 
 P = prompts, G = samples of a prompt.
@@ -27,7 +27,7 @@ from verl_ext.evaluation.statistics.samples import ScoredResponse
 
 MACRO_AVERAGE = "macro average"
 
-# What counts as a success, of `acc` where the reward function reports it, else of `score`.
+# Threshold of a success, for `acc` if the reward function reports it, otherwise for `score`.
 SUCCESS_THRESHOLD = 1.0
 
 _COLUMNS = ("data set", "metric", "mean", "95 % interval", "error over repeats")
@@ -35,13 +35,13 @@ _COLUMNS = ("data set", "metric", "mean", "95 % interval", "error over repeats")
 
 @dataclass(frozen=True)
 class DataSetResult:
-    """One data set.
+    """Result of one data set.
 
     Attributes:
         name: Short name.
-        file: The data file as it was given.
-        summary: Over all prompts.
-        estimates: Mean over prompts with its interval, by metric: pass@k; maj@k where the reward function reports the
+        file: The data file as given.
+        summary: Summary over all prompts.
+        estimates: Mean over prompts with its interval, by metric: pass@k; maj@k if the reward function reports the
             extracted answers; avg@n, the mean reward of all n samples; response_length in tokens; truncated, the share
             of responses that the length limit cut off; and the shares 0/n and n/n of the prompts without and with only
             right samples.
@@ -64,7 +64,7 @@ class DataSetResult:
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """All data sets and, where there are several, the mean of their estimates, each data set counting the same."""
+    """All data sets and, if there are several, the mean of their estimates with equal weights."""
 
     data_sets: list[DataSetResult]
     macro_average: dict[str, Estimate]
@@ -84,9 +84,9 @@ def summarize_data_set(
 
     Args:
         name: Short name.
-        file: The data file as it was given.
+        file: The data file as given.
         indices_P: `extra_info.index` of each prompt.
-        samples_P: Samples of each prompt, the same number for each.
+        samples_P: Samples of each prompt, the same number per prompt.
         ks: The k of pass@k and maj@k.
         groups_P: A label of each prompt to break the result down by.
         success_threshold: A sample whose reward is at least this is right.
@@ -161,7 +161,7 @@ def _values(result: DataSetResult, metric: str) -> list[float]:
 
 
 def _table(result: EvaluationResult) -> list[str]:
-    """Lines of equal columns: a row for each metric of each data set, then for the macro average."""
+    """Lines with aligned columns: one row per metric and data set, then for the macro average."""
     parts = [(data_set.name, data_set.estimates, data_set.repeat_errors) for data_set in result.data_sets]
     if result.macro_average:
         parts.append((MACRO_AVERAGE, result.macro_average, result.macro_repeat_errors))
@@ -208,7 +208,8 @@ def _without_nan(value: Any) -> Any:
 
 
 def write_plot(result: EvaluationResult, path: Path) -> None:
-    """The histograms of the pass rates as a PNG picture, one panel a data set, with the ends apart from the bins."""
+    """The histograms of the pass rates as a PNG picture, one panel per data set, with the ends separate from the
+    bins."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,1 +1,1 @@
-"""Influence scores, pure PyTorch and numpy: inner products of gradients, and what a loss is divided by. No verl."""
+"""Influence scores, pure PyTorch and numpy: inner products of gradients, and the loss's denominators. No verl."""

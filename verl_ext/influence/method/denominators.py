@@ -1,4 +1,4 @@
-"""What the loss is divided by when samples are left out, as a factor on advantages. Pure: numpy.
+"""The loss's denominator when samples are left out, as a factor on advantages. Pure: numpy.
 
 verl divides the loss of a mini-batch by a number D that does not depend on the model:
 
@@ -11,14 +11,14 @@ verl divides the loss of a mini-batch by a number D that does not depend on the 
     seq-mean-token-sum-norm    sum over tokens  rows, and the horizon (see below)
     seq-mean-token-mean        mean over tokens rows
 
-After selection a row that is left out is masked (`pad`) or gone (`drop`). token-mean then counts fewer tokens and
+After selection, a row that is left out is masked (`pad`) or removed (`drop`). token-mean then counts fewer tokens and
 renormalises by itself. The modes that count rows do not: verl tells them ppo_mini_batch_size x rollout.n, whatever the
-mask says. So the same selection would mean different things; `denominator` says which is meant:
+mask says. So the same selection would mean different things; `denominator` chooses:
 
-- `kept`: the mean over what is kept, as if the rest had never been sampled; the size of the update does not fall with
-  the share that is kept.
-- `all`: the sum of the kept samples' contributions to the original loss, that is, of what was scored: the gradient is
-  exactly the sum of the selected grad L_i.
+- `kept`: the mean over the kept rows, as if the rest had never been sampled; the size of the update does not decrease
+  with the kept share.
+- `all`: the sum of the kept samples' contributions to the original, scored loss: the gradient is exactly the sum of the
+  selected grad L_i.
 
 With V the divisor that verl will use, multiplying the advantages of the kept rows by V / D_wanted gives the wanted
 loss, since PPO's clipped loss is homogeneous in the advantage (min and clip scale along with a positive factor). So are
@@ -28,9 +28,9 @@ those in `POLICY_LOSSES`; the others are refused.
     kept        1                                    global_batch_size / number kept       1
     all         tokens kept / tokens of all          1 (if global_batch_size stays)        1
 
-The factor reaches the policy loss only. KL and entropy terms of masked rows are gone, those of kept rows are divided
-by V. The horizon of seq-mean-token-sum-norm is `actor.loss_scale_factor`; without one verl takes the padded width of
-each micro-batch, which does not change while rows stay in place but can when they leave: set it with `drop`.
+The factor only affects the policy loss. KL and entropy terms of masked rows vanish, those of kept rows are divided by
+V. The horizon of seq-mean-token-sum-norm is `actor.loss_scale_factor`; without one verl takes the padded width of each
+micro-batch, which does not change while rows stay in place but can when they are removed: set it with `drop`.
 
 B: samples of a step. T_i: response tokens of sample i that the mask lets through. Source: verl 0.9.1,
 `trainer/ppo/core_algos.py: agg_loss`.
@@ -47,20 +47,21 @@ ROW_MODES = ("seq-mean-token-sum", "seq-mean-token-sum-norm", "seq-mean-token-me
 LOSS_AGG_MODES = (*TOKEN_MODES, "token-sum", *ROW_MODES)
 
 # verl's policy losses that add up over samples, scale with a positive factor of the advantage and are divided as
-# loss_agg_mode says, by the modes in which they do. tests/unit/slow/test_tracin_losses.py asks verl's own functions.
+# loss_agg_mode says, with the modes for which this holds. tests/unit/slow/test_tracin_losses.py checks verl's own
+# functions.
 POLICY_LOSSES = dict.fromkeys(
     ("vanilla", "gspo", "gpg", "cispo", "dppo_tv", "dppo_kl", "bypass_mode"), LOSS_AGG_MODES
 ) | {"sapo": ("seq-mean-token-mean",)}
 _WHY_NOT = {
-    "clip_cov": "mixes the samples of a batch, which then have no gradient of their own",
-    "kl_cov": "mixes the samples of a batch, which then have no gradient of their own",
+    "clip_cov": "mixes the samples of a batch, which then have no separate gradients",
+    "kl_cov": "mixes the samples of a batch, which then have no separate gradients",
     "geo_mean": "divides by the rows of each micro-batch, whatever loss_agg_mode says",
-    "dro": "has a term that a weight on the advantage does not reach",
+    "dro": "has a term that a weight on the advantage does not affect",
 }
 
 
 def loss_problem(loss_mode: str, loss_agg_mode: str, *, is_batch_normalized: bool = False) -> str | None:
-    """Why samples of a policy loss have no exact scores or factors, with what to change; None: they have.
+    """Why samples of a policy loss have no exact scores or factors, with what to change; None if they have.
 
     Args:
         loss_mode: verl's `actor.policy_loss.loss_mode`.
@@ -79,7 +80,7 @@ def loss_problem(loss_mode: str, loss_agg_mode: str, *, is_batch_normalized: boo
         )
     if loss_mode == "bypass_mode" and is_batch_normalized:
         return (
-            f"{key}=bypass_mode with batch-normalised weights ties the samples of a micro-batch to each other: set "
+            f"{key}=bypass_mode with batch-normalised weights couples the samples of a micro-batch: set "
             "actor_rollout_ref.actor.policy_loss.rollout_correction.rollout_is_batch_normalize=false"
         )
     return None
@@ -94,7 +95,7 @@ def denominator_factor(
     global_batch_size: int | None = None,
     global_batch_size_after: int | None = None,
 ) -> float:
-    """Factor on the advantages of one mini-batch's kept rows; the rows not kept are masked or gone.
+    """Factor on the advantages of one mini-batch's kept rows; the rows not kept are masked or removed.
 
     Args:
         denominator: kept | all.
@@ -133,16 +134,16 @@ def row_factors(
 ) -> np.ndarray:
     """Factor on each row's advantage, its weight included, when a step has several mini-batches.
 
-    A row may be updated in another mini-batch than it was scored in (`drop` packs the survivors anew): `all` then
+    A row may be updated in another mini-batch than it was scored in (`drop` repacks the survivors): `all` then
     divides by the first and undoes the second, so a row contributes exactly what was scored.
 
     Args:
-        denominator, loss_agg_mode: As of `denominator_factor`.
+        denominator, loss_agg_mode: As in `denominator_factor`.
         response_lengths: (B,) int, T_i.
-        weights: (B,) float in [0, 1]; rows with weight 0 are masked or gone.
+        weights: (B,) float in [0, 1]; rows with weight 0 are masked or removed.
         scored_in: (B,) int, number of the mini-batch in which each row was scored.
-        updated_in: (B,) int, the one in which it is updated; of no meaning where the weight is 0.
-        global_batch_size: Rows of a full mini-batch, what verl is told both times.
+        updated_in: (B,) int, the one in which it is updated; ignored where the weight is 0.
+        global_batch_size: Rows of a full mini-batch, which verl is told both times.
 
     Returns:
         (B,) float64, 0 where the weight is 0.
@@ -168,8 +169,8 @@ def rows_to_mask(kept: np.ndarray, mini_batch: np.ndarray) -> np.ndarray:
     """Rows whose `response_mask` and `loss_mask` are set to 0 under `pad`.
 
     These are the rows that are not kept, except in a mini-batch that keeps none: with every token masked, token-mean
-    divides 0 by 0 and the update is lost to NaN. There the rows stay unmasked with advantage 0: the policy gradient is
-    0 (KL and entropy terms, the optimizer's momentum and weight decay are not).
+    divides 0 by 0 and the update becomes NaN. There the rows stay unmasked with advantage 0: the policy gradient is 0
+    (KL and entropy terms, the optimizer's momentum and weight decay are not).
 
     Args:
         kept: (B,) bool.
@@ -185,8 +186,8 @@ def rows_to_mask(kept: np.ndarray, mini_batch: np.ndarray) -> np.ndarray:
 def mini_batches(num_rows: int, mini_batch_size: int, num_ranks: int) -> np.ndarray:
     """Number of the mini-batch in which verl updates each row, without `actor.shuffle`.
 
-    verl gives each rank a contiguous part of the batch and cuts each part by itself: a mini-batch is made of one piece
-    of every rank's part, and is contiguous in the batch only on one rank.
+    verl gives each rank a contiguous part of the batch and splits each part separately: a mini-batch consists of one
+    piece of every rank's part, and is contiguous in the batch only with one rank.
 
     Args:
         num_rows: B.
@@ -225,5 +226,5 @@ def _check(
             raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}")
     lengths, kept = np.asarray(response_lengths), np.asarray(kept, dtype=bool)
     if lengths.ndim != 1 or lengths.shape != kept.shape:
-        raise ValueError(f"expected one length and one decision a row, got shapes {lengths.shape} and {kept.shape}")
+        raise ValueError(f"expected one length and one decision per row, got shapes {lengths.shape} and {kept.shape}")
     return lengths, kept

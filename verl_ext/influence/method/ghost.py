@@ -5,12 +5,12 @@ products without per-sample gradients: Goodfellow 2015, arXiv:1510.01799, and Wa
 
     ghost = GhostInfluence(model, parameters="lora")
     with ghost.validation():
-        validation_loss.backward()          # the forward inside, too
-    with ghost.scoring(sample_index):       # [B, T], which sample a token belongs to, -1 for padding
-        training_loss.backward()            # the forward inside, too
+        validation_loss.backward()          # forward and backward inside
+    with ghost.scoring(sample_index):       # [B, T], the sample of each token, -1 for padding
+        training_loss.backward()            # forward and backward inside
     scores = ghost.scores(num_samples)
 
-Simplification: what depends on a batch as a whole (a router's balancing loss) has no per-sample gradient and no score.
+Simplification: terms of a whole batch (such as a router's balancing loss) have no per-sample gradient and no score.
 """
 
 from collections.abc import Generator, Mapping
@@ -37,13 +37,13 @@ __all__ = ["GhostInfluence", "InfluenceError"]
 
 
 class GhostInfluence:
-    """Hooks a model's Linear layers while one of its contexts is open, and leaves no trace of itself afterwards.
+    """Hooks a model's Linear layers while one of its contexts is open, and removes the hooks afterwards.
 
-    `share_scored` is the share of the trained numbers that scores are taken over: the rest has no say in them.
+    `share_scored` is the share of the trained weights that scores cover: the rest does not affect them.
 
-    Inside a context every parameter is frozen, so no gradient is computed for, written to or reduced over any of them:
-    `.grad`, `requires_grad`, optimizer state and the random generators are bit for bit what they were, also after an
-    exception. Extra memory: G, and one number a token (with `keep_gradients`, one micro-batch's per-sample gradients).
+    Inside a context every parameter is frozen, so no gradient is computed, written or reduced for any of them: `.grad`,
+    `requires_grad`, optimizer state and the random generators are bit for bit what they were, also after an
+    exception. Extra memory: G, and one number per token (with `keep_gradients`, a micro-batch's per-sample gradients).
 
     The accumulators are float32 (float64 for float64 parameters), scores float64; products are computed in the dtype
     that the layer itself runs in. float16 is refused: G would overflow or vanish in it.
@@ -51,13 +51,13 @@ class GhostInfluence:
     FSDP2: put each context inside `verl_ext.influence.fsdp.without_gradient_sync(model)`. FSDP2 reads its dtypes from
     the parameters that are trainable at its first forward, so that must happen before a context freezes them; it would
     reduce gradients that do not exist; and it would leave frozen parameters in a root that stays gathered. All sums are
-    of this rank alone: the caller reduces `validation_gradients()` in place, and the scores. FSDP1 is refused.
+    of this rank only: the caller reduces `validation_gradients()` in place, and the scores. FSDP1 is refused.
 
-    Gradient checkpointing is exact: sums are only added to in backward, which runs once.
+    Gradient checkpointing is exact, because sums are only updated in backward, which runs once.
     """
 
     def __init__(self, model: nn.Module, parameters: str = "lora"):
-        """Chooses the layers: those that are trainable now.
+        """Chooses the layers that are trainable now.
 
         Args:
             model: Any module; it is not changed.
@@ -80,7 +80,7 @@ class GhostInfluence:
 
     @property
     def model(self) -> nn.Module:
-        """The module that it hooks."""
+        """The hooked module."""
         return self._model
 
     @property
@@ -90,17 +90,17 @@ class GhostInfluence:
 
     @property
     def names(self) -> list[str]:
-        """Names of the parameters that scores are taken over, in the model's order."""
+        """Names of the scored parameters, in the model's order."""
         return list(self._parameters)
 
     # ---- validation
 
     @contextmanager
     def validation(self) -> Generator[None]:
-        """Adds the gradient of what is backpropagated inside to G."""
+        """Adds the gradients backpropagated inside the context to G."""
         if self._validation_torn:
             raise InfluenceError(
-                "an earlier validation pass failed half-way and G holds a part of it: call reset_validation()"
+                "an earlier validation pass failed half-way and G contains a part of it: call reset_validation()"
             )
         ghost_pass = GhostPass()
         with self._ghost_mode(ghost_pass):
@@ -119,7 +119,7 @@ class GhostInfluence:
         if gradients.keys() != self._parameters.keys():
             odd = sorted(gradients.keys() ^ self._parameters.keys())
             raise InfluenceError(
-                f"validation gradients must be of the {len(self._parameters)} parameters in `names`; "
+                f"validation gradients must be for the {len(self._parameters)} parameters in `names`; "
                 f"missing or unknown: {', '.join(odd[:5])}"
             )
         for name, gradient in gradients.items():
@@ -137,8 +137,8 @@ class GhostInfluence:
 
         Args:
             factors: The diagonal, by parameter name, for every parameter in `names`.
-            whole: Gathers one that is sharded.
-            keep: Keep P for `self_influence`, which then is <g_i, P g_i>: as much memory as G.
+            whole: Gathers a sharded one.
+            keep: Keep P for `self_influence`, which then is <g_i, P g_i>; this takes as much memory as G.
         """
         for name, gradient in self.validation_gradients().items():
             factor = whole(factors[name]).to(gradient)
@@ -147,7 +147,7 @@ class GhostInfluence:
         self._has_norms = keep
 
     def reset_validation(self) -> None:
-        """Forgets G, and what it was multiplied by."""
+        """Clears G and its preconditioner."""
         self._check_idle()
         self._validation_torn, self._has_norms = False, True
         self._drop("validation")
@@ -159,11 +159,11 @@ class GhostInfluence:
     def scoring(
         self, sample_index: torch.Tensor, keep_gradients: bool = False, check_identity: bool = False
     ) -> Generator[None]:
-        """Adds what is backpropagated inside to the scores of the samples; nothing is added if the pass fails.
+        """Adds the gradients backpropagated inside the context to the samples' scores; adds nothing if the pass fails.
 
         Args:
             sample_index: Integers of the token grid's shape ([B, T] padded, [1, total] packed): each token's sample, -1
-                for padding. Prompt tokens belong to their sample, too: the loss reaches their activations.
+                for padding. Prompt tokens also belong to their sample: the loss depends on their activations.
             keep_gradients: Keep this micro-batch's per-sample gradients until `accumulate_selected`. Meant for LoRA.
             check_identity: Also sum the gradient of all tokens, for `identity_error`.
         """
@@ -172,7 +172,7 @@ class GhostInfluence:
         if any(p.per_sample is not None for p in self._parameters.values()):
             raise InfluenceError(
                 "the last micro-batch's per-sample gradients are still kept: call accumulate_selected(weights), "
-                "or drop_kept_gradients() to go on without them"
+                "or drop_kept_gradients() to continue without them"
             )
         ghost_pass = read_sample_index(sample_index, keep_gradients)
         ghost_pass.check_identity, torn = check_identity, self._totals_torn
@@ -188,7 +188,7 @@ class GhostInfluence:
         self._totals_torn = torn
 
     def scores(self, num_samples: int) -> torch.Tensor:
-        """Float64 scores of samples 0 to num_samples - 1; 0 for a sample that no token belonged to."""
+        """Float64 scores of samples 0 to num_samples - 1; 0 for a sample without tokens."""
         return fit_vector(self._scores, num_samples)
 
     def self_influence(self, num_samples: int) -> torch.Tensor:
@@ -204,7 +204,7 @@ class GhostInfluence:
         return fit_vector(self._self_influence, num_samples)
 
     def reset_scores(self) -> None:
-        """Forgets scores, and the gradients that were kept, summed or selected while scoring."""
+        """Clears scores, and the gradients kept, summed or selected while scoring."""
         self._check_idle()
         self._scores = self._self_influence = torch.zeros(0, dtype=torch.float64)
         self._kept_all = self._checked_all = True
@@ -221,13 +221,13 @@ class GhostInfluence:
         """Adds sum_i weights_i g_i over the last micro-batch's samples, and frees its per-sample gradients.
 
         Args:
-            weights: One for each sample of the mini-batch, (num_samples,), addressed by `sample_index`'s numbers.
+            weights: One per sample of the mini-batch, (num_samples,), indexed by `sample_index`.
         """
         if all(p.per_sample is None for p in self._parameters.values()):
             raise InfluenceError("no per-sample gradients are kept: use scoring(sample_index, keep_gradients=True)")
         if weights.dim() != 1 or len(weights) <= max(self._samples, default=-1):
             raise InfluenceError(
-                f"weights must be a vector with one number a sample, at least {max(self._samples, default=-1) + 1}, "
+                f"weights must be a vector with one number per sample, at least {max(self._samples, default=-1) + 1}, "
                 f"got shape {tuple(weights.shape)}"
             )
         chosen = weights.detach()[self._samples]
@@ -253,7 +253,7 @@ class GhostInfluence:
 
     # ---- identity
     def total_gradients(self) -> dict[str, torch.Tensor]:
-        """Sum of all scored tokens' gradients by parameter name, g^T x at once: what plain `.grad` would hold."""
+        """Sum of all scored tokens' gradients by parameter name, g^T x at once: equal to plain `.grad`."""
         if self._totals_torn or not (self._checked_all and self._num_passes):
             raise InfluenceError(
                 "the identity check needs check_identity=True in every scoring pass since reset_scores(), none failed"
@@ -263,8 +263,8 @@ class GhostInfluence:
     def identity_error(self) -> float:
         """|sum of scores - <sum of gradients, G>| / (sum of |scores|): rounding, unless a token was lost.
 
-        A token credited to another sample does not show. The sum of gradients includes the tokens that `sample_index`
-        calls padding: theirs must be 0.
+        A token credited to another sample is not detected. The sum of gradients includes the padding tokens of
+        `sample_index`: theirs must be 0.
         """
         totals, gradients = self.total_gradients(), self.validation_gradients()
         expected = sum(float((totals[n].double() * gradients[n].to(totals[n].device)).sum()) for n in totals)
@@ -283,7 +283,7 @@ class GhostInfluence:
     def _ghost_mode(self, ghost_pass: GhostPass) -> Generator[None]:
         self._check_idle()
         if self._closed:
-            raise InfluenceError("this GhostInfluence was closed: make another one")
+            raise InfluenceError("this GhostInfluence was closed: create another one")
         self._pass = ghost_pass
         try:
             with hooked(self._model, self._layers, ghost_pass, self._anchor):
@@ -327,7 +327,7 @@ class GhostInfluence:
             if missing := [layer.name for layer in self._layers if layer.name not in seen]:
                 raise InfluenceError(
                     f"{len(missing)} of {len(self._layers)} hooked modules ({', '.join(missing[:3])}) were {trouble}, "
-                    "and choose `parameters` so that only layers match which the loss depends on"
+                    "and choose `parameters` so that only layers match that the loss depends on"
                 )
 
     def _check_validation(self) -> None:
@@ -340,7 +340,7 @@ class GhostInfluence:
 
     def _check_idle(self) -> None:
         if self._pass is not None:
-            raise InfluenceError("a ghost context is open: contexts cannot be nested, and nothing be reset inside one")
+            raise InfluenceError("a ghost context is open: contexts cannot be nested, or reset from inside")
 
     def _buffers(self, buffer: str) -> dict[str, torch.Tensor]:
         return {name: getattr(parameter, buffer) for name, parameter in self._parameters.items()}

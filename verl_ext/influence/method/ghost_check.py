@@ -1,12 +1,12 @@
-"""Whether scores are those of this model, found out by what the hooks do not feed. For once a run: three passes.
+"""Checks that scores are correct for this model, independently of the hooks. Once per run: three passes.
 
 `identity_error` compares two sums that the same hooks make, and cannot see what both miss. Here, on one micro-batch:
 
-1. A plain backward, as training runs it. Its `.grad` must be the hooks' sum of gradients. It is not where a weight is
-   used outside its module (`F.linear`), where a tensor hook changes its gradient, or where the forward draws random
-   numbers: the second pass draws others.
-2. A pass in which the losses of some samples are 0. Their scores must be 0. They are not where a layer sees the tokens
-   in another order than `sample_index` has them, or where samples see each other.
+1. A plain backward, as training runs it. Its `.grad` must be the hooks' sum of gradients. They differ if a weight is
+   used outside its module (`F.linear`), a tensor hook changes its gradient, or the forward draws random numbers: the
+   second pass draws others.
+2. A pass in which the losses of some samples are 0. Their scores must be 0. They are not if a layer sees the tokens in
+   another order than `sample_index`, or if samples see each other.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -18,7 +18,7 @@ from torch import nn
 from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
 from verl_ext.influence.method.ghost_functions import Whole, as_it_is
 
-# A parameter whose gradient is this much smaller than the longest one is compared with that.
+# If a parameter's gradient is this much smaller than the largest one, its error is relative to the largest one.
 SMALL = 1e-2
 
 
@@ -32,19 +32,19 @@ def check_scores(
     whole: Whole = as_it_is,
     mean: Callable[[torch.Tensor], torch.Tensor] = as_it_is,
 ) -> bool:
-    """Refuse a model whose scores would be wrong. Leaves gradients and random generators as they are, forgets scores.
+    """Reject a model whose scores would be wrong. Gradients and random generators are unchanged, scores are cleared.
 
     Args:
-        ghost: With a G.
-        sample_index: Of the micro-batch, as of `GhostInfluence.scoring`.
+        ghost: Scores, with a G.
+        sample_index: Index of the micro-batch, as in `GhostInfluence.scoring`.
         backward: Runs forward and backward of the micro-batch, with the losses of these samples set to 0.
-        muted: Samples of the second check, some and not all of the micro-batch; empty: there is none.
-        around: What a ghost pass has to be put into.
-        whole: The whole of a `.grad`, where that is a shard; the mean over all ranks.
+        muted: Samples of the second check, some but not all of the micro-batch; empty: no second check.
+        around: Context required by a ghost pass.
+        whole: Gathers a sharded `.grad`, averaged over all ranks.
         mean: Mean over all ranks of a sum of one rank.
 
     Returns:
-        Whether there was a gradient to compare: where every advantage is 0 nothing can be told.
+        Whether there was a gradient to compare: if every advantage is 0, nothing can be checked.
 
     Raises:
         InfluenceError: Scores would be wrong, with the likely cause.
@@ -55,7 +55,7 @@ def check_scores(
         backward(())
     errors = _Errors()
     for name, total in ghost.total_gradients().items():
-        # One whole gradient at a time.
+        # One full gradient at a time.
         gradient = plain.pop(name)
         errors.add(name, mean(total), torch.zeros_like(total) if gradient is None else whole(gradient).to(total))
     if not errors.longest:
@@ -72,7 +72,7 @@ def check_scores(
 
 
 class _Errors:
-    """How far the hooks' gradients are from plain ones."""
+    """Compare the hooks' gradients with plain ones."""
 
     def __init__(self) -> None:
         self._norms: dict[str, tuple[float, float]] = {}
@@ -105,7 +105,7 @@ class _Errors:
 def _plain_gradients(
     ghost: GhostInfluence, backward: Callable[[Sequence[int]], None]
 ) -> tuple[dict[str, torch.Tensor | None], bool]:
-    """What a plain backward leaves in `.grad`, and whether random numbers were drawn."""
+    """The `.grad` after a plain backward, and whether random numbers were drawn."""
     parameters = dict(ghost.model.named_parameters())
     before = {name: parameter.grad for name, parameter in parameters.items()}
     devices = _devices(ghost.model)
@@ -136,7 +136,7 @@ def _check_muted(scores: torch.Tensor, muted: Sequence[int], limit: float) -> No
 
 @contextmanager
 def _other_random_numbers(model: nn.Module) -> Generator[None]:
-    """Another state of the generators than outside; put back afterwards."""
+    """Change the state of the generators temporarily."""
     devices = _devices(model)
     with torch.random.fork_rng(devices):
         torch.rand(1)

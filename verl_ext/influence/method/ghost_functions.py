@@ -18,11 +18,11 @@ from verl_ext.core.errors import SignalError
 
 # A Linear counts as thin when one side is this many times narrower: LoRA's factors are, a model's own layers are not.
 THIN = 4
-# Products of bfloat16 activations are summed in float32, in blocks of this many numbers: no copy of a whole layer.
+# Products of bfloat16 activations are summed in float32, in blocks of this many numbers, without copying a whole layer.
 BLOCK = 1 << 24
 
-# Largest error of a sum of products that is rounding, by the precision that the layers run in. Measured errors are a
-# tenth and less; a lost or misplaced token makes 0.06 and more. Float32 matrix products may be TF32 on a GPU.
+# Largest rounding error of a sum of products, by the precision of the layers. Measured errors are at most a tenth of
+# it; a lost or misplaced token gives 0.06 or more. Float32 matrix products may be TF32 on a GPU.
 LIMITS = {torch.float64: 1e-8, torch.float32: 1e-2, torch.bfloat16: 5e-2}
 
 
@@ -31,7 +31,7 @@ Whole = Callable[[torch.Tensor], torch.Tensor]
 
 
 class InfluenceError(SignalError):
-    """Influence scores that were asked for would be wrong or cannot be had."""
+    """The requested influence scores would be wrong or are impossible."""
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -54,12 +54,12 @@ def weight_gradient(grad_NO: torch.Tensor, x_NI: torch.Tensor | None) -> torch.T
 
 @dataclass(eq=False)
 class GhostParameter:
-    """What is kept of one parameter: all of its tensors have the parameter's (unsharded) shape.
+    """The state kept per parameter: all tensors have the parameter's (unsharded) shape.
 
     Attributes:
         name: Its name in the model.
         shape: (O, I) of a weight, (O,) of a bias.
-        dtype: Of the accumulators: float32, or float64 for a float64 parameter.
+        dtype: Dtype of the accumulators: float32, or float64 for a float64 parameter.
         validation: G, summed over the validation passes.
         total: Gradient of all scored tokens, for the identity check.
         selected: Weighted sum of the kept per-sample gradients.
@@ -77,7 +77,7 @@ class GhostParameter:
     metric: torch.Tensor | None = None
 
     def add(self, buffer: str, gradient: torch.Tensor) -> None:
-        """Adds a gradient to one of the accumulators, and makes it at the first one."""
+        """Adds a gradient to one of the accumulators, which is created at the first call."""
         if getattr(self, buffer) is None:
             setattr(self, buffer, gradient.to(self.dtype))
         else:
@@ -90,7 +90,7 @@ class GhostParameter:
         return self.validation.to(like.dtype)
 
     def keep(self, grad_NO: torch.Tensor, x_NI: torch.Tensor | None, runs: list[tuple[int, int, int]], num: int):
-        """Adds to the gradient of each sample the one of its tokens; runs are (place among samples, start, end)."""
+        """Adds the gradient of its tokens to each sample's; runs are (position among samples, start, end)."""
         if self.per_sample is None:
             self.per_sample = grad_NO.new_zeros(num, *self.shape)
         for place, start, end in runs:
@@ -99,12 +99,12 @@ class GhostParameter:
 
 @dataclass(eq=False)
 class GhostPass:
-    """One context: which sums its backward adds to.
+    """One context, with the sums that its backward adds to.
 
     Attributes:
-        sample_index: Flat; None in a validation pass.
-        grid: The shape that it had.
-        dtypes: In which the layers ran.
+        sample_index: Flattened; None in a validation pass.
+        grid: Its original shape.
+        dtypes: Dtypes in which the layers ran.
     """
 
     sample_index: torch.Tensor | None = None
@@ -143,7 +143,7 @@ def read_sample_index(sample_index: torch.Tensor, keep_gradients: bool) -> Ghost
 
 
 def kept_products(parameters: list[GhostParameter], samples: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores and squared norms from the kept gradients, float64 vectors that are addressed by sample."""
+    """Scores and squared norms from the kept gradients, float64 vectors indexed by sample."""
     products, norms = [], []
     for parameter in parameters:
         kept = parameter.per_sample
@@ -161,12 +161,12 @@ def kept_products(parameters: list[GhostParameter], samples: list[int]) -> tuple
 
 
 def as_it_is(tensor: torch.Tensor) -> torch.Tensor:
-    """Of a model that is not sharded, and of a single rank."""
+    """For a model that is not sharded, on a single rank."""
     return tensor
 
 
 def add_vectors(total: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
-    """The sum of two vectors, the shorter one filled with zeros, on the second one's device."""
+    """The sum of two vectors, the shorter one padded with zeros, on the second one's device."""
     out = part.new_zeros(max(len(total), len(part)))
     out[: len(total)] += total.to(part.device)
     out[: len(part)] += part
@@ -174,7 +174,7 @@ def add_vectors(total: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
 
 
 def fit_vector(vector: torch.Tensor, num_samples: int) -> torch.Tensor:
-    """A vector that is addressed by sample, filled with zeros; InfluenceError if it names more samples."""
+    """A vector indexed by sample, padded with zeros; InfluenceError if it has more samples."""
     if len(vector) > num_samples:
         raise InfluenceError(f"sample_index named sample {len(vector) - 1}, but num_samples is {num_samples}")
     return add_vectors(vector, vector.new_zeros(num_samples))
@@ -198,7 +198,7 @@ class GhostLinear:
         return self.module.in_features * THIN <= self.module.out_features
 
     def enter_backward(self, ghost_pass: GhostPass) -> None:
-        """Every backward starts here: a late one would add to sums that were already taken."""
+        """Every backward starts here: a late one would add to sums that were already read."""
         if not ghost_pass.active:
             raise InfluenceError(
                 f"the backward pass reached {self.name} after its ghost context was left: "
@@ -207,16 +207,16 @@ class GhostLinear:
         ghost_pass.reached.add(self.name)
 
     def score_bias(self, ghost_pass: GhostPass, grad_NO: torch.Tensor) -> None:
-        """A bias's gradient is the sum of g: its share of a token's score is g . G."""
+        """A bias's gradient is the sum of g, so its part of a token's score is g . G."""
         if self.bias is not None:
             ghost_pass.add_scores(row_dot(grad_NO, self.bias.direction(grad_NO).expand_as(grad_NO)))
 
     def parts(self, x_NI: torch.Tensor | None) -> list[tuple[GhostParameter, torch.Tensor | None]]:
-        """Its trainable parameters, each with the input that its gradient takes."""
+        """Its trainable parameters, each with the input of its gradient."""
         return [(p, x) for p, x in ((self.weight, x_NI), (self.bias, None)) if p is not None]
 
     def accumulate(self, ghost_pass: GhostPass, grad_NO: torch.Tensor, x_NI: torch.Tensor | None) -> None:
-        """What every backward does with the gradient itself: nothing in a plain scoring pass."""
+        """Process the gradient itself in every backward: nothing in a plain scoring pass."""
         for parameter, x in self.parts(x_NI):
             if ghost_pass.sample_index is None:
                 parameter.add("validation", weight_gradient(grad_NO, x))

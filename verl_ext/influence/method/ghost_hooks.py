@@ -1,4 +1,4 @@
-"""A model whose Linear layers compute scores or gradients in backward, and nothing else of it does."""
+"""Makes a model's Linear layers, and nothing else, compute scores or gradients in backward."""
 
 import functools
 from collections.abc import Generator, Sequence
@@ -23,13 +23,14 @@ from verl_ext.influence.method.ghost_layers import check_dropout
 def hooked(
     model: nn.Module, layers: Sequence[GhostLinear], ghost_pass: GhostPass, anchor: torch.Tensor
 ) -> Generator[None]:
-    """Replaces the layers' forward and freezes every parameter; all is put back at the end, also after an exception.
+    """Replaces the layers' forward and freezes every parameter; everything is restored at the end, also after an
+    exception.
 
     Args:
-        model: What the layers belong to.
+        model: The model of the layers.
         layers: The layers to score.
-        ghost_pass: What this pass gathers.
-        anchor: A leaf that requires a gradient, without which autograd would not come back to a frozen model.
+        ghost_pass: Sums of this pass.
+        anchor: A leaf that requires a gradient, without which autograd would skip a frozen model.
 
     Raises:
         InfluenceError: The model has dropout, or a forward is replaced already.
@@ -60,7 +61,7 @@ def hooked(
 
 
 def _forward(layer: GhostLinear, ghost_pass: GhostPass, anchor: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
-    # Read here and not at installation: under FSDP2 this is the whole weight only while the forward runs.
+    # Read here and not at installation: under FSDP2 this is the full weight only during the forward.
     weight, bias, device = layer.module.weight, layer.module.bias, input.device.type
     if not torch.is_grad_enabled():
         return F.linear(input, weight, bias)
@@ -76,7 +77,7 @@ def _forward(layer: GhostLinear, ghost_pass: GhostPass, anchor: torch.Tensor, in
             f"{layer.name} sees {len(tokens)} tokens, input {tuple(input.shape)}, but sample_index has "
             f"{len(index)}: it must have the shape of the grid that the layers see ([1, total] without padding)"
         )
-    # Flattened by the model itself, or with the index's own axes; those of length 1 make no order.
+    # Flattened by the model itself, or with the index's own axes; axes of length 1 do not affect the order.
     axes = [size for size in input.shape[:-1] if size != 1]
     if index is not None and len(axes) > 1 and axes != [size for size in ghost_pass.grid if size != 1]:
         raise InfluenceError(

@@ -11,7 +11,7 @@ DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropou
 
 
 def find_layers(model: nn.Module, parameters: str) -> list[GhostLinear]:
-    """The trainable Linear layers that `parameters` asks for: "lora", or a regular expression over module names.
+    """The trainable Linear layers that `parameters` selects: "lora", or a regular expression over module names.
 
     Parameters that several of them share get one set of accumulators, so their contributions add up.
 
@@ -47,7 +47,7 @@ def find_layers(model: nn.Module, parameters: str) -> list[GhostLinear]:
 
 
 def check_dropout(model: nn.Module) -> None:
-    """Raises InfluenceError where dropout is active: in a module, or by a number that a module of attention keeps."""
+    """Raises InfluenceError if dropout is active, in a module or as a number of an attention module."""
     for name, module in model.named_modules():
         if not module.training:
             continue
@@ -91,7 +91,7 @@ def _parameter(
 
 
 def _check_experts(model: nn.Module, layers: list[GhostLinear]) -> None:
-    """Experts see some tokens, in an order of their own; PEFT's factors of whole parameters are never called."""
+    """Experts see some tokens, in their own order; PEFT's factors of whole parameters are never called."""
     wrapped = [f"{name}." for name, module in model.named_modules() if type(module).__name__ == "ParamWrapper"]
     for layer in layers:
         if "experts" in layer.name.split(".") or layer.name.startswith(tuple(wrapped)):
@@ -108,7 +108,7 @@ def _check_layers(model: nn.Module, layers: list[GhostLinear], known: dict[int, 
         kind, expected = type(layer.module), (layer.module.out_features, layer.module.in_features)
         if kind.forward is not nn.Linear.forward:
             raise InfluenceError(
-                f"{layer.name} is a {kind.__name__} with a forward of its own: only nn.Linear's is x W^T + b"
+                f"{layer.name} is a {kind.__name__} with its own forward: only nn.Linear's is x W^T + b"
             )
         if layer.weight is not None and layer.weight.shape != expected:
             raise InfluenceError(
@@ -121,7 +121,7 @@ def _check_layers(model: nn.Module, layers: list[GhostLinear], known: dict[int, 
         for attribute, parameter in module.named_parameters(recurse=False):
             if id(parameter) in known:
                 raise InfluenceError(
-                    f"{known[id(parameter)].name} is shared with {name}.{attribute}, which is not hooked, so a part of "
+                    f"{known[id(parameter)].name} is shared with {name}.{attribute}, which is not hooked, so part of "
                     "its gradient would be missed: untie them, or choose `parameters` without it"
                 )
             if attribute.startswith("lora_magnitude") or "lora_magnitude_vector" in name.split("."):

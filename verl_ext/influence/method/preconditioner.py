@@ -1,13 +1,13 @@
-"""What an optimizer makes of a gradient: the direction in which it moves the weights. Pure torch.
+"""The optimizer's direction for a gradient, in which it moves the weights. Pure torch.
 
-AdamW moves each weight by -lr m_hat / (sqrt(v_hat) + eps). To first order, and with v as it is, sample i's part of that
-step lowers the validation loss by lr (1 - beta_1) <g_i, G / (sqrt(v_hat) + eps)>, up to m's bias correction: the inner
-product is to be taken with the preconditioned G. Plain inner products are those of gradient descent.
+AdamW moves each weight by -lr m_hat / (sqrt(v_hat) + eps). To first order, with v unchanged, sample i's part of that
+step lowers the validation loss by lr (1 - beta_1) <g_i, G / (sqrt(v_hat) + eps)>, up to m's bias correction: so the
+inner product is taken with the preconditioned G. Plain inner products are those of gradient descent.
 
     v_hat = v / (1 - beta_2^t)        v, t: `exp_avg_sq` and `step` of the optimizer's state
 
-A weight whose v is 0 never had a gradient (lora_A in the first update, when lora_B was 0): what AdamW would do with its
-first one cannot be told from v, and 1 / eps would drown all others. It is left out.
+A weight whose v is 0 never had a gradient (lora_A in the first update, when lora_B was 0): v does not determine AdamW's
+first step for it, and 1 / eps would dominate all others. It is left out.
 """
 
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ def adam_factors(
 
     Args:
         optimizer: `torch.optim.AdamW` or `torch.optim.Adam`.
-        parameters: By name.
+        parameters: Parameters by name.
 
     Returns:
-        Factors in the dtype, the layout and on the device of the state: sharded where the parameter is.
+        Factors with the dtype, layout and device of the state: sharded like the parameter.
 
     Raises:
         InfluenceError: The optimizer keeps no second moment of these parameters.

@@ -1,4 +1,4 @@
-"""What can be known of a run before Ray starts, beyond the recipe's own settings and its data: `checks.py` runs it all.
+"""Checks of a run before Ray starts, beyond the recipe's settings and data; `checks.py` runs them all.
 
-Each module asks about one thing and returns problems in plain sentences. May import what `launch` may.
+Each module checks one topic and returns problems in plain sentences. May import the same modules as `launch`.
 """

@@ -1,4 +1,4 @@
-"""The files that name agent loops and tools, read as verl's workers will read them, but for making a tool."""
+"""The files that name agent loops and tools, read as verl's workers will read them, except that no tool is created."""
 
 import functools
 import importlib
@@ -26,8 +26,8 @@ class Tool:
     """A tool of the run.
 
     Attributes:
-        name: By which the model calls it; None if only the tool itself, once made, can say.
-        schema: What the model is shown of it; None as above.
+        name: Name by which the model calls it; None if only an instance of the tool knows it.
+        schema: Its description for the model; None as above.
     """
 
     name: str | None
@@ -36,13 +36,13 @@ class Tool:
 
 @dataclass(frozen=True)
 class AgentFiles:
-    """What the files say.
+    """The content of the files.
 
     Attributes:
         loops: Class of every agent loop, by name.
-        tools: In verl's order.
+        tools: Tools in verl's order.
         problems: One sentence each.
-        may_know_more: Modules that are imported in the workers alone may register loops and parsers.
+        may_know_more: Whether modules that only the workers import may register more loops and parsers.
     """
 
     loops: Mapping[str, Any]
@@ -52,7 +52,7 @@ class AgentFiles:
 
 
 def read_agent_files(config: DictConfig) -> AgentFiles:
-    """Read what a run's configuration names; a second call with the same names answers from memory."""
+    """Read the files that a run's configuration names; repeated calls are cached."""
     agent = config.actor_rollout_ref.rollout.agent
     paths = (OmegaConf.select(config, key) for key in (LOOP_FILE, TOOL_FILE, FUNCTION_TOOLS))
     return _read(agent.get("agent_loop_manager_class"), tuple(worker_modules(config)), *paths)
@@ -86,7 +86,7 @@ def _read(
 
 
 def _resolved(path: str, key: str, problems: list[str]) -> str | None:
-    """Where verl finds a file: as it stands, or in its own folder."""
+    """Where verl finds a file: as given, or in its own folder."""
     from verl.utils.import_utils import resolve_config_path
 
     try:
@@ -147,8 +147,8 @@ def _config_tools(path: str, problems: list[str]) -> Iterator[Tool]:
             continue
         schema = entry.get("tool_schema")
         try:
-            # A class that brings its own usually needs nothing of an instance for it. None is made here: it may
-            # start processes.
+            # A class with its own method usually needs no instance for it. No instance is created here: it may start
+            # processes.
             made = (
                 kind.get_openai_tool_schema(object.__new__(kind))
                 if schema is None
@@ -156,7 +156,7 @@ def _config_tools(path: str, problems: list[str]) -> Iterator[Tool]:
             )
         except Exception as error:
             if schema is not None:
-                problems.append(f"{where}: its tool_schema is none of OpenAI's: {_words(error)}")
+                problems.append(f"{where}: its tool_schema is not in OpenAI's format: {_words(error)}")
             yield Tool(None, None)
             continue
         yield _tool(made)
@@ -169,7 +169,7 @@ def _functions(path: str, problems: list[str]) -> list[Tool]:
         return []
     try:
         found = load_function_tools_from_path(file)
-    # Whatever a module of the user's raises.
+    # A user's module may raise anything.
     except Exception as error:
         problems.append(f"{FUNCTION_TOOLS}={path}: {_words(error)}")
         return []
@@ -183,11 +183,11 @@ def _tool(schema: Any) -> Tool:
 
 
 def _load(name: str, where: str, problems: list[str]) -> Any:
-    """A class by its full name; None, and a problem, where there is none."""
+    """A class by its full name; None, and a problem, if it does not exist."""
     module, _, attribute = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), attribute)
-    # Of a module of the user's, whatever it raises; of a name without a module, ValueError.
+    # A user's module may raise anything; a name without a module gives ValueError.
     except Exception as error:
         problems.append(f"{where}: {name} cannot be loaded: {_words(error)}")
         return None

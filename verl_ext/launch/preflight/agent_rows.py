@@ -1,4 +1,4 @@
-"""What rows say about agent loops and tools: the column agent_name, and two entries of extra_info."""
+"""Agent loops and tools named in rows: the column agent_name, and two entries of extra_info."""
 
 # pyarrow makes the functions of pyarrow.compute at import, where a type checker cannot see them.
 # pyright: reportAttributeAccessIssue=false
@@ -17,11 +17,11 @@ _LOOP = "agent_name"
 
 @dataclass
 class AgentRows:
-    """Of the files of one entry of the configuration, which verl joins.
+    """Names in the files of one configuration entry, which verl joins.
 
     Attributes:
-        loops: Names in the column; None where there is no column at all, and the default loop takes the rows.
-        num_without_name: Rows without a name, where there is a column.
+        loops: Names in the column; None without the column, when the default loop takes the rows.
+        num_without_name: Rows without a name, if there is a column.
         selected_tools: Names in extra_info.tool_selection.
         tools_with_arguments: Names in extra_info.tools_kwargs.
     """

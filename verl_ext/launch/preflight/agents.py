@@ -1,6 +1,6 @@
-"""Agent loops and their tools, which verl looks up in its workers: a wrong name fails every rollout there.
+"""Agent loops and their tools, which verl looks up in its workers, where a wrong name fails every rollout.
 
-And what it does not look up: tools that no loop of the run calls are left alone without a word.
+Also those that it does not look up: tools that no loop of the run calls are silently ignored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from verl_ext.launch.preflight.agent_rows import AgentRows, read_agent_rows
 _DEFAULT_LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 _SIDES = ("left", "middle", "right")
 
-# Options of `multi_turn` that are read by loops of several turns, and those that verl 0.9.1 reads nowhere.
+# Options of `multi_turn` that multi-turn loops read, and those that verl 0.9.1 never reads.
 _OF_SEVERAL_TURNS = (
     "enable",
     "max_assistant_turns",
@@ -34,7 +34,7 @@ _OF_SEVERAL_TURNS = (
 )
 UNREAD = ("use_inference_chat_template", "tokenization_sanity_check_mode", "num_repeat_rollouts")
 
-# A made-up call, and what it brings.
+# A made-up call and its answer.
 _CALL = {
     "role": "assistant",
     "content": "",
@@ -44,7 +44,7 @@ _ANSWER = "ANSWER"
 
 
 def check_agents(config: DictConfig) -> list[str]:
-    """What is wrong with the files, the names and the options of agent loops and tools, whatever the data says.
+    """Problems with the files, names and options of agent loops and tools, independent of the data.
 
     Returns:
         One sentence each.
@@ -56,22 +56,22 @@ def check_agents(config: DictConfig) -> list[str]:
     problems = [*files.problems, *_unknown_loops(f"{_DEFAULT_LOOP}={default}", [default], files)]
     if options.get("format") not in ToolParser._registry and not files.may_know_more:
         known = ", ".join(sorted(ToolParser._registry))
-        problems.append(f"{MULTI_TURN}.format must be a tool parser of verl's, {known}; got {options.get('format')!r}")
+        problems.append(f"{MULTI_TURN}.format must be a tool parser of verl, {known}; got {options.get('format')!r}")
     if (side := options.get("tool_response_truncate_side")) not in _SIDES:
-        # verl takes any other word for "middle".
+        # verl treats any other word as "middle".
         problems.append(f"{MULTI_TURN}.tool_response_truncate_side must be one of {', '.join(_SIDES)}; got {side!r}")
     changed = _changed(options, UNREAD)
-    return [*problems, *(f"{MULTI_TURN}.{name}: verl reads it nowhere. Leave it out" for name in changed)]
+    return [*problems, *(f"{MULTI_TURN}.{name}: verl never reads it. Leave it out" for name in changed)]
 
 
 @dataclass(frozen=True)
 class Calls:
-    """Who calls which tools.
+    """The loops that call tools.
 
     Attributes:
         problems: One sentence each.
         summary: For a dry run; None: no tools are called.
-        shows_tools: verl's own loop renders the tools and their answers.
+        shows_tools: Whether verl's own loop renders the tools and their answers.
     """
 
     problems: list[str]
@@ -80,10 +80,10 @@ class Calls:
 
 
 def check_calls(config: DictConfig, train: Sequence[str], val: Sequence[str]) -> Calls:
-    """Which loops the rows are handed to, and whether these and the tools know each other.
+    """Which loops get the rows, and whether loops and tools match.
 
     Args:
-        config: Without problems of `check_agents`.
+        config: Configuration that passed `check_agents`.
         train: Local training files that passed the checks of the data.
         val: Local validation files that passed them.
     """
@@ -92,7 +92,7 @@ def check_calls(config: DictConfig, train: Sequence[str], val: Sequence[str]) ->
     problems = [problem for name, each in rows for problem in _unnamed(f"data.{name}", each, files)]
     names = {default if loop is None else loop for _, each in rows for loop in each.loops}
     loops = {name: files.loops[name] for name in sorted(names) if name in files.loops}
-    # Of files that cannot be read yet, a data set class of the user's own, or modules that the workers alone import.
+    # Of files that cannot be read yet, a user's data set class, or modules that only the workers import.
     if problems or not names or len(loops) < len(names):
         return Calls(problems)
     is_verls = any(_is_verls(kind) for kind in loops.values())
@@ -101,24 +101,24 @@ def check_calls(config: DictConfig, train: Sequence[str], val: Sequence[str]) ->
     elif is_verls:
         problems += _without_tools(files, loops)
         problems += [problem for name, each in rows for problem in _unknown_tools(f"data.{name}", each, files)]
-    tools = [tool.name or "one that names itself" for tool in files.tools]
+    tools = [tool.name or "the loop named there" for tool in files.tools]
     summary = f"{', '.join(tools)}; agent loop {', '.join(loops)}" if tools else None
     return Calls(problems, summary, is_verls and bool(tools))
 
 
 def tool_schemas(config: DictConfig) -> list[dict[str, Any]]:
-    """Of the tools that verl's loops show to the model, as far as they are known without making a tool."""
+    """Schemas of the tools that verl's loops show to the model, as far as they are known without creating a tool."""
     tools = read_agent_files(config).tools
     return [tool.schema for tool in tools if tool.schema is not None]
 
 
 def check_template(config: DictConfig, tokenizer: Any, model_type: str | None) -> tuple[list[str], list[str]]:
-    """Whether the chat template shows the model its tools and what they answer, as verl puts it behind a call.
+    """Whether the chat template shows the model its tools and their answers, as verl appends them after a call.
 
     Args:
-        config: Of a run that shows tools (`Calls`).
-        tokenizer: Of its model, which knows text alone; changed.
-        model_type: Of the model's configuration.
+        config: Configuration of a run that shows tools (`Calls`).
+        tokenizer: Tokenizer of its text-only model; changed.
+        model_type: Model type of its configuration.
 
     Returns:
         Problems and warnings.
@@ -136,15 +136,15 @@ def check_template(config: DictConfig, tokenizer: Any, model_type: str | None) -
         shown = builder.build_initial_tokens(asked[:1], tools=schemas)
         plain = builder.build_initial_tokens(asked[:1])
         merged = builder.merge_context_tokens(asked, [*asked, answer], shown, tools=schemas)
-    # Of the tokenizer, of Jinja, of verl, which compares two renderings.
+    # From the tokenizer, Jinja, or verl, which compares two renderings.
     except Exception as error:
         words = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        return [f"the chat template of {tokenizer.name_or_path} cannot put a tool's answer behind a call: {words}"], []
+        return [f"the chat template of {tokenizer.name_or_path} cannot append a tool's answer to a call: {words}"], []
     where = f"the chat template of {tokenizer.name_or_path}"
     if _ANSWER not in tokenizer.decode(merged.token_ids[len(shown) :]):
-        return [f"{where} leaves out what a tool answers: set actor_rollout_ref.model.custom_chat_template"], []
+        return [f"{where} leaves out a tool's answers: set actor_rollout_ref.model.custom_chat_template"], []
     if schemas and shown == plain:
-        return [], [f"{where} does not show the model which tools there are: it has to know them"]
+        return [], [f"{where} does not show the model its tools: the model must know them already"]
     return [], []
 
 
@@ -162,14 +162,14 @@ def _unnamed(where: str, rows: AgentRows, files: AgentFiles) -> Iterator[str]:
     yield from _unknown_loops(f"{where}, column agent_name", sorted(rows.loops - {None, ""}), files)
     if rows.num_without_name:
         yield (
-            f"{where}: {rows.num_without_name:,} rows have no agent_name, and others have one; verl hands these to no "
-            "agent loop. Fill the column in every file, or leave it out everywhere"
+            f"{where}: {rows.num_without_name:,} rows have no agent_name, while others have one; verl gives these rows "
+            "to no agent loop. Fill the column in every file, or leave it out everywhere"
         )
 
 
 def _unknown_tools(where: str, rows: AgentRows, files: AgentFiles) -> Iterator[str]:
     names = {tool.name for tool in files.tools}
-    if None in names:  # of a tool that tells it when it is made
+    if None in names:  # of a tool that is named when created
         return
     for column, found in (("tool_selection", rows.selected_tools), ("tools_kwargs", rows.tools_with_arguments)):
         if unknown := sorted(found - names):
@@ -177,18 +177,18 @@ def _unknown_tools(where: str, rows: AgentRows, files: AgentFiles) -> Iterator[s
             yield f"{where}: extra_info.{column} names {', '.join(unknown)}, but the run's tools are {known}"
 
 
-# ------------------------------ what nobody reads ------------------------------
+# ------------------------------ options without effect ------------------------------
 
 
 def _calls_tools(kind: Any) -> bool:
-    """Whether a loop may: one of the user's own gets them, and does with them what it likes."""
+    """Whether a loop may read the tools: a user's loop gets them and may use them."""
     from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
     return not (isinstance(kind, type) and getattr(kind, "run", None) is SingleTurnAgentLoop.run)
 
 
 def _is_verls(kind: Any) -> bool:
-    """verl's loop with tools, or one that runs as it does."""
+    """Whether it is verl's loop with tools, or derived from it."""
     from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
 
     return isinstance(kind, type) and getattr(kind, "run", None) is ToolAgentLoop.run
@@ -214,7 +214,7 @@ def _multi_turn(config: DictConfig) -> Mapping[str, Any]:
 
 
 def _changed(options: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Those that are not as verl has them."""
+    """The options that differ from verl's defaults."""
     from verl.workers.config import MultiTurnConfig
 
     default = MultiTurnConfig()

@@ -1,4 +1,4 @@
-"""Everything that is looked at between the recipe's own checks and Ray's start."""
+"""All checks between the recipe's own checks and Ray's start."""
 
 import sys
 import warnings
@@ -25,11 +25,11 @@ from verl_ext.run.checkpoints import CheckpointFolder
 
 @dataclass
 class Findings:
-    """What was found before Ray starts.
+    """Findings before Ray starts.
 
     Attributes:
-        problems: The run cannot work, or would ignore something.
-        warnings: The run works; people should know.
+        problems: The run cannot work, or would ignore a setting.
+        warnings: The run works, but users should know.
         rows: (name, text) lines of a dry run.
     """
 
@@ -38,7 +38,7 @@ class Findings:
     rows: list[tuple[str, str]] = field(default_factory=list)
 
     def refuse(self) -> None:
-        """Raise what was found so far.
+        """Raise the problems found so far.
 
         Raises:
             ConfigError: There are problems; names all of them.
@@ -53,7 +53,7 @@ class Findings:
 
 
 def check_names(config: DictConfig) -> None:
-    """Refuse options that nothing reads; of a configuration that Hydra composed for the program's command line.
+    """Reject options that nothing reads, in a configuration that Hydra composed from the command line.
 
     Raises:
         ConfigError: Names every one of them, and what was probably meant.
@@ -61,7 +61,7 @@ def check_names(config: DictConfig) -> None:
     if not HydraConfig.initialized():
         return
     hydra = HydraConfig.get()
-    # With verl's own command the recipe's file comes as an override. The engine decides which options there are.
+    # With verl's own command the recipe's file is an override. The engine decides which options exist.
     bases = [each for each in hydra.overrides.task if each.lstrip("+").startswith(("recipe=", "model_engine="))]
     loader, name = GlobalHydra.instance().config_loader(), hydra.job.config_name
     if config.trainer.device == "cpu" and config.model_engine != "dp":
@@ -75,7 +75,7 @@ def check_names(config: DictConfig) -> None:
 
 
 def check_options(config: DictConfig) -> None:
-    """Refuse values that cannot work by themselves, models that are not whole, folders that cannot be written to.
+    """Reject single values that cannot work, incomplete models, and folders that cannot be written to.
 
     Raises:
         ConfigError: Names every problem.
@@ -86,7 +86,7 @@ def check_options(config: DictConfig) -> None:
 
 
 def check_with_verl(config: DictConfig) -> None:
-    """verl's own checks, whose errors are assertions and such.
+    """verl's own checks, whose errors are assertions and the like.
 
     Raises:
         ConfigError: In verl's words.
@@ -96,18 +96,18 @@ def check_with_verl(config: DictConfig) -> None:
 
     try:
         validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=_has_critic(config))
-    # Assertions, and what Hydra and OmegaConf raise where verl builds its dataclasses.
+    # Assertions, and the errors of Hydra and OmegaConf when verl builds its dataclasses.
     except Exception as error:
         raise refusal([f"verl refuses it: {verls_words(error)}"]) from None
 
 
 def check_rest(config: DictConfig, *, scores_rollouts: bool, success: Success | None) -> Findings:
-    """Lengths, reward, prompts, devices, and what the run was before.
+    """Check lengths, reward, prompts, devices, and the settings of a resumed run.
 
     Args:
-        config: That all other checks have passed.
-        scores_rollouts: Rewards come from verl's reward manager.
-        success: What the recipe takes for a success.
+        config: Configuration that has passed all other checks.
+        scores_rollouts: Whether rewards come from verl's reward manager.
+        success: The recipe's criterion of success.
 
     Returns:
         Warnings and the lines of a dry run.
@@ -146,7 +146,7 @@ def _check_agents(config: DictConfig, train: Sequence[str], val: Sequence[str], 
     found.problems += calls.problems
     found.rows += [("tools", calls.summary)] if calls.summary else []
     model = _model_config(config)
-    # The processor of a model of images renders for itself.
+    # An image model's processor renders prompts itself.
     if calls.shows_tools and model is not None and not hasattr(model, "vision_config"):
         problems, warnings = agents.check_template(config, load_tokenizer(config), model.model_type)
         found.problems += problems
@@ -157,19 +157,19 @@ def _has_critic(config: DictConfig) -> bool:
     from verl.trainer.ppo.utils import need_critic
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says each time what it concludes from the estimator
+        warnings.simplefilter("ignore")  # it logs each time what it concludes from the estimator
         return need_critic(config)
 
 
 def _files(config: DictConfig, name: str) -> tuple[str, ...]:
-    """Those that are here; of none that a class of the user's own makes rows of."""
+    """The local files; none if a user's class creates the rows."""
     if makes_own_rows(custom_dataset(config.data)):
         return ()
     return find_files(config.data, config.data[name]).local
 
 
 def _model_config(config: DictConfig) -> Any:
-    """Of a model whose files are here; None otherwise."""
+    """Configuration of a local model; None otherwise."""
     from transformers import AutoConfig
 
     model = config.actor_rollout_ref.model

@@ -1,4 +1,4 @@
-"""What a run asks of this machine: devices and folders that can be written to."""
+"""A run's requirements on this machine: devices and writable folders."""
 
 import os
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_ext.cluster.pools import DevicePool, device_pools, first_without_room
 
-# Where a run writes, beside its folder.
+# Where a run writes besides its folder.
 _OUTPUTS = ("trainer.default_local_dir", "trainer.rollout_data_dir", "trainer.validation_data_dir")
 
 
 def check_outputs(config: DictConfig) -> list[str]:
-    """Folders that cannot be made or written to, one sentence each."""
+    """Folders that cannot be created or written to, one sentence each."""
     paths = {name: OmegaConf.select(config, name) for name in ("run_dir", *_OUTPUTS)}
     return [f"{name}={path}: {problem}" for name, path in paths.items() if path and (problem := output_problem(path))]
 
 
 def output_problem(path: str) -> str | None:
-    """Why a folder cannot be written to, or None. A remote one is not asked."""
+    """Why a folder cannot be written to, or None. A remote one is not checked."""
     if "://" in path:
         return None
     folder = Path(path).expanduser().absolute()
@@ -43,7 +43,7 @@ def num_devices(device: str) -> int:
 
 
 def device_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
-    """What a dry run says of the devices: it may run on another machine than the training."""
+    """A dry run's note on the devices: it may run on another machine than the training."""
     trainer, pools = config.trainer, device_pools(config)
     asked, found = sum(pool.devices for pool in pools), num_devices(trainer.device)
     if trainer.device == "cpu":
@@ -55,7 +55,7 @@ def device_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def check_devices(config: DictConfig) -> list[str]:
-    """Devices that a Ray of this machine alone cannot have; a cluster is asked when Ray is up."""
+    """Problems with devices if Ray runs only on this machine; a cluster is checked once Ray is up."""
     trainer, ray_init = config.trainer, config.ray_kwargs.ray_init
     address = ray_init.get("address") or os.environ.get("RAY_ADDRESS")
     if address not in (None, "local") or (address is None and _is_cluster_here() and trainer.device != "cpu"):
@@ -84,5 +84,5 @@ def _devices(pool: DevicePool) -> str:
 
 
 def _is_cluster_here() -> bool:
-    """Whether `ray start` left the address of a cluster here, which a run without an address joins."""
+    """Whether `ray start` stored the address of a cluster here, which a run without an address joins."""
     return any(process.info["name"] == "gcs_server" for process in psutil.process_iter(["name"]))

@@ -1,4 +1,4 @@
-"""Whether a model is there and whole, and whether its context holds a prompt with its response."""
+"""Checks that a model exists and is complete, and that its context fits a prompt with its response."""
 
 import json
 import math
@@ -12,17 +12,17 @@ from omegaconf import DictConfig
 
 from verl_ext.launch.estimate import BYTES
 
-# As transformers looks for them: a list of shards, or the only one.
+# The files that transformers looks for: a list of shards, or a single file.
 _INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 _SINGLE = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
 
 
 def check_models(config: DictConfig, *, has_critic: bool) -> list[str]:
-    """What is wrong with the files of the models that a run loads.
+    """Problems with the files of the models that a run loads.
 
     Args:
-        config: Of the run.
-        has_critic: It trains a critic, whose model has a path of its own.
+        config: Configuration of the run.
+        has_critic: Whether it trains a critic, whose model has its own path.
 
     Returns:
         One sentence each; none about a model that is on a hub or on a remote file system.
@@ -39,7 +39,7 @@ def check_models(config: DictConfig, *, has_critic: bool) -> list[str]:
 
 
 def model_problem(path: str | None) -> str | None:
-    """What is wrong with the files of one model, or None."""
+    """The problem with the files of one model, or None."""
     if not path:
         return "expected a folder or the name of a model on the hub"
     folder = Path(path).expanduser()
@@ -49,7 +49,7 @@ def model_problem(path: str | None) -> str | None:
         return None
     if folder.is_file():
         return "expected a folder with a model, got a file"
-    return None if path.count("/") == 1 and not path.startswith((".", "~", "/")) else "there is no such folder"
+    return None if path.count("/") == 1 and not path.startswith((".", "~", "/")) else "no such folder"
 
 
 def _folder_problems(folder: Path) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _folder_problems(folder: Path) -> Iterator[str]:
 
 
 def _hint(folder: Path) -> str:
-    """What to do with a checkpoint of verl's, given in place of a model."""
+    """What to do with a verl checkpoint that was given instead of a model."""
     if any(folder.glob("model_world_size_*.pt")):
         return (
             ": these are a checkpoint's shards. Merge them: python -m verl.model_merger merge --backend fsdp "
@@ -77,7 +77,7 @@ def _hint(folder: Path) -> str:
         )
     megatrons = [each / "model/huggingface" for each in (folder, folder / "actor")]
     there = next((each for each in megatrons if (each / "config.json").is_file()), None)
-    return f": this is a checkpoint of Megatron's. Give its weights: {there}" if there else ""
+    return f": this is a Megatron checkpoint. Give its weights: {there}" if there else ""
 
 
 def _shard_problems(folder: Path, index: str) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _shard_problems(folder: Path, index: str) -> Iterator[str]:
 
 
 def _weight_problems(file: Path) -> Iterator[str]:
-    """A header that promises more than the file holds: a copy that broke off."""
+    """A header that announces more than the file holds: an interrupted copy."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -103,9 +103,9 @@ def _weight_problems(file: Path) -> Iterator[str]:
             with safe_open(os.fspath(file), framework="pt"):
                 pass
         elif not zipfile.is_zipfile(file):
-            yield f"{file.name} is cut short, or no file of torch's: copy the model again"
+            yield f"{file.name} is truncated, or not a torch file: copy the model again"
     except (SafetensorError, OSError) as error:
-        yield f"{file.name} is not whole ({str(error).splitlines()[0]}): copy the model again"
+        yield f"{file.name} is incomplete ({str(error).splitlines()[0]}): copy the model again"
 
 
 def bucket_problem(config: DictConfig) -> str | None:
@@ -132,7 +132,7 @@ def bucket_problem(config: DictConfig) -> str | None:
 
 
 def _weight_sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    """Names and numbers of elements of the weights in safetensors files that are here; of others nothing is known."""
+    """Names and sizes of the weights in local safetensors files; others are unknown."""
     from safetensors import safe_open
 
     for file in sorted(folder.glob("*.safetensors")):
@@ -142,11 +142,11 @@ def _weight_sizes(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def context_problem(config: DictConfig, model_config: Any) -> str | None:
-    """Why a response cannot have its whole length in the engine's context, or None.
+    """Why the engine's context is too short for a full response, or None.
 
     Args:
-        config: Of a run whose prompts and responses have the lengths that `data` gives.
-        model_config: The model's configuration; None if it is not known here.
+        config: Configuration of a run whose prompts and responses have the lengths in `data`.
+        model_config: The model's configuration; None if unknown.
     """
     rollout, data = config.actor_rollout_ref.rollout, config.data
     needed = data.max_prompt_length + data.max_response_length

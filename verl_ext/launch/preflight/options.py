@@ -1,4 +1,4 @@
-"""Options that nothing reads. Hydra refuses an unknown name, but not behind a `+` and not in a file of its own."""
+"""Options that nothing reads. Hydra rejects an unknown name, but not after a `+` and not in a separate file."""
 
 import dataclasses
 import difflib
@@ -9,7 +9,7 @@ from typing import Any
 from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
-# Nodes whose names are somebody else's: arguments of Ray, of an engine, of a template, of a class that the user names.
+# Nodes with names defined elsewhere: arguments of Ray, of an engine, of a template, or of a user's class.
 OPEN = (
     "ray_kwargs",
     "transfer_queue",
@@ -28,7 +28,7 @@ OPEN = (
     "teacher_models",
 )
 
-# What verl reads by name and has in none of its YAML files.
+# Options that verl reads by name but that are in none of its YAML files.
 READ_BY_VERL = {
     "data": {
         "cache_dir",
@@ -52,13 +52,13 @@ READ_BY_VERL = {
     "actor_rollout_ref.rollout": {"standalone_gpu_memory_utilization"},
 }
 
-# What earlier releases of verl read.
+# Options that earlier releases of verl read.
 GONE = {
-    "actor_rollout_ref.rollout.multi_turn.interaction_config_path": "verl 0.9.1 has no interactions. Write an agent "
-    "loop of your own, and name it in actor_rollout_ref.rollout.agent.agent_loop_config_path",
+    "actor_rollout_ref.rollout.multi_turn.interaction_config_path": "verl 0.9.1 has no interactions. Write your own "
+    "agent loop, and name it in actor_rollout_ref.rollout.agent.agent_loop_config_path",
 }
 
-# How alike an unknown name at the top has to be to a known one: a node there may be the user's own.
+# Required similarity of an unknown top-level name to a known one, because a node there may be the user's own.
 _ALIKE_AT_THE_TOP = 0.85
 
 
@@ -66,8 +66,8 @@ def unknown_options(config: DictConfig, known: DictConfig) -> list[str]:
     """Names in a configuration that nothing reads.
 
     Args:
-        config: Of a run.
-        known: The configuration that the run's begins with, before experiments and overrides.
+        config: Configuration of a run.
+        known: The configuration that it starts from, before experiments and overrides.
 
     Returns:
         One sentence each, with the name that was probably meant.
@@ -94,16 +94,16 @@ def _unknown(given: Mapping[Any, Any], expected: Mapping[Any, Any], where: str) 
             yield f"{path} does not exist; " + (f"did you mean {meant}?" if near else f"known: {', '.join(known)}")
         elif name not in OPEN and isinstance(value, Mapping):
             inner = expected.get(name)
-            if isinstance(inner, Mapping) and (inner or path in READ_BY_VERL):  # an empty node takes any name
+            if isinstance(inner, Mapping) and (inner or path in READ_BY_VERL):  # an empty node accepts any name
                 yield from _unknown(value, inner, path)
 
 
 def name_fsdps(problems: list[str], of_fsdp: DictConfig, engine: str) -> list[str]:
-    """What `unknown_options` says, and of options that FSDP would have: that this engine does not.
+    """The problems of `unknown_options`, with a note on FSDP options that this engine does not have.
 
     Args:
-        problems: As `unknown_options` gives them.
-        of_fsdp: What it was given as `known`, with verl's default engine.
+        problems: Results of `unknown_options`.
+        of_fsdp: Its argument `known`, with verl's default engine.
         engine: `model_engine`.
     """
     named = []
@@ -121,7 +121,7 @@ def name_fsdps(problems: list[str], of_fsdp: DictConfig, engine: str) -> list[st
 
 @functools.cache
 def _fields(target: str) -> frozenset[str]:
-    """What the class of a node takes: verl's dataclasses have fields that its YAML files leave out."""
+    """The fields of a node's class: verl's dataclasses have fields that its YAML files leave out."""
     kind = get_class(target) if target else None
     return (
         frozenset(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else frozenset()

@@ -1,4 +1,5 @@
-"""What a run's own rows say before it starts: a row per data source to try the reward on, and prompts in both sets."""
+"""Checks of a run's own rows before it starts: one row per data source to try the reward on, and prompts in both
+sets."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,13 +33,13 @@ def cases(files: Sequence[str]) -> list[Case]:
 
 
 def _sources(batch: Any) -> list[str]:
-    # verl's dataset lets rows go without; its default reward function does not, and the checks of the data say so.
+    # Optional in verl's dataset but not in its default reward function; the data checks report it.
     is_there = "data_source" in batch.schema.names
     return batch.column("data_source").to_pylist() if is_there else ["unknown"] * batch.num_rows
 
 
 def shared_prompts(train_files: Sequence[str], val_files: Sequence[str], prompt_key: str) -> list[str]:
-    """What to warn of: validation prompts that are trained on, whose accuracy says nothing of other prompts.
+    """Warnings about validation prompts that are also trained on, whose accuracy says nothing about other prompts.
 
     Args:
         train_files: Local files that passed the checks of the data.
@@ -53,7 +54,7 @@ def shared_prompts(train_files: Sequence[str], val_files: Sequence[str], prompt_
     trained = {identity for file in dict.fromkeys(train_files) for identity in _identities(file, prompt_key)} & every
     counts = {file: sum(identity in trained for identity in identities) for file, identities in wanted.items()}
     return [
-        f"{count:,} of {len(wanted[file]):,} prompts of {file} are trained on, too: the accuracy there says nothing of "
+        f"{count:,} of {len(wanted[file]):,} prompts of {file} are also trained on: their accuracy says nothing about "
         "prompts that the model has not seen"
         for file, count in counts.items()
         if count

@@ -1,4 +1,5 @@
-"""What a resumed run's settings were before: some come from the checkpoint, and a new value would be ignored."""
+"""Compares a resumed run's settings with the old ones: some come from the checkpoint, so a new value would be
+ignored."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,12 +12,11 @@ from verl_ext.launch.model_backend import layout_keys
 
 FILE = "settings.json"
 
-# A checkpoint brings these along: weights, what is trained of them, the optimizer with its schedule, the place in the
-# data.
+# Settings stored in a checkpoint: weights, the trained part, the optimizer with its schedule, the position in the data.
 _MODEL = ("path", "lora_rank", "lora_alpha", "target_modules", "lora_adapter_path")
 _OF_THE_DATA = ("data.seed", "data.shuffle")
 
-# Of a run's length, its records and the machine: these may change, and nobody needs to hear of it.
+# Settings of a run's length, its records and the machine: these may change without a warning.
 _FREE = (
     "_",
     "dry_run",
@@ -38,7 +38,8 @@ _FREE = (
 
 
 def flat_settings(config: DictConfig) -> dict[str, Any]:
-    """Settings by their dotted names, a list being one value; without `_FREE`, whose environment may hold secrets."""
+    """Settings by their dotted names, a list being one value; without `_FREE`, whose environment may contain
+    secrets."""
     settings = _flat(OmegaConf.to_container(config, resolve=True), "")
     return {name: value for name, value in settings if not name.startswith(_FREE)}
 
@@ -52,27 +53,27 @@ def _flat(value: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def write_settings(folder: Path, config: DictConfig) -> None:
-    """Keep what the run's checkpoints are written under."""
+    """Save the settings under which the run's checkpoints are written."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILE).write_text(json.dumps(flat_settings(config), indent=1, default=str) + "\n", encoding="utf-8")
 
 
 def changes(folder: Path, config: DictConfig) -> tuple[list[str], list[str]]:
-    """How a run that resumes differs from what it was.
+    """How a resumed run's settings differ from before.
 
     Args:
-        folder: Of the run.
-        config: Of the command that goes on with it.
+        folder: Folder of the run.
+        config: Configuration of the command that resumes it.
 
     Returns:
-        Problems: settings that the checkpoint decides. Warnings: other settings that hold from here on.
+        Problems: settings that the checkpoint decides. Warnings: other settings that apply from here on.
     """
     problems, warnings = [], []
     for name, difference in _changed(folder, config).items():
         if _is_in_the_checkpoint(name, config):
             problems.append(
-                f"{difference}, but the run resumes from its checkpoint, which brings the former along: set it back, "
-                f"or start anew with another run_dir{_way_out(name)}"
+                f"{difference}, but the run resumes from its checkpoint, which stores the former: set it back, or "
+                f"start a new run with another run_dir{_way_out(name)}"
             )
         else:
             warnings.append(f"{difference} from here on")
@@ -80,15 +81,15 @@ def changes(folder: Path, config: DictConfig) -> tuple[list[str], list[str]]:
 
 
 def differences(folder: Path, config: DictConfig) -> list[str]:
-    """What each setting was that is another one now."""
+    """The old value of each changed setting."""
     return list(_changed(folder, config).values())
 
 
 def _changed(folder: Path, config: DictConfig) -> dict[str, str]:
-    """By the name of a setting, what it was and is."""
+    """Old and new value by the name of a setting."""
     try:
         before = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # a run of before this file was written, or none
+    except (OSError, ValueError):  # a run from before this file existed, or no run
         return {}
     now = json.loads(json.dumps(flat_settings(config), default=str))
     changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]

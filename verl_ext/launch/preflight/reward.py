@@ -1,6 +1,6 @@
-"""Whether the reward function loads, takes the rows of the data, and gives what the recipe reads of it.
+"""Checks that the reward function loads, accepts the data's rows, and returns the values that the recipe reads.
 
-It runs in a child process with a time limit, on a wrong answer and on the ground truth written as answers are.
+It runs in a child process with a time limit, on a wrong answer and on the ground truth in the form of an answer.
 """
 
 import multiprocessing
@@ -19,7 +19,7 @@ TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class RewardReport:
-    """What the trials showed: problems, and for a dry run one line per data source."""
+    """Results of the trials: problems, and one line per data source for a dry run."""
 
     problems: list[str] = field(default_factory=list)
     rows: list[tuple[str, str]] = field(default_factory=list)
@@ -29,9 +29,9 @@ def check_reward(config: DictConfig, cases: Sequence[Case], success: Success | N
     """Try the run's reward function.
 
     Args:
-        config: Of a run whose rewards come from a function, not from a model.
+        config: Configuration of a run whose rewards come from a function, not from a model.
         cases: One row per data source.
-        success: What the recipe reads of the rewards; None: nothing but the reward itself.
+        success: The recipe's criterion of success; None: only the reward itself is used.
     """
     name = function_name(config)
     answer = _in_child(lambda: _try_all(config, cases), TIMEOUT_S)
@@ -47,7 +47,7 @@ def _try_all(config: DictConfig, cases: Sequence[Case]) -> list[Trial]:
 
 
 def function_name(config: DictConfig) -> str:
-    """The reward function in the words of the configuration."""
+    """The reward function as named in the configuration."""
     node = config.reward.custom_reward_function
     return f"reward.custom_reward_function={node.path}:{node.name}" if node.path else "verl's default reward function"
 
@@ -70,7 +70,7 @@ def _rows(trial: Trial) -> Iterator[str]:
 
 
 def _in_child(function: Callable[[], list[Trial]], timeout_s: float) -> list[Trial] | str:
-    """The result of `function` in a process of its own, or what became of it."""
+    """The result of `function` in a separate process, or how that ended."""
     context = multiprocessing.get_context("fork")  # everything is imported already
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_send, args=(function, sender))
@@ -91,6 +91,6 @@ def _in_child(function: Callable[[], list[Trial]], timeout_s: float) -> list[Tri
 def _send(function: Callable[[], list[Trial]], sender: Connection) -> None:
     try:
         sender.send(function())
-    # It cannot be loaded: no such file, no such name, an error in the file.
+    # It cannot be loaded: missing file, missing name, or an error in the file.
     except Exception as error:
         sender.send(place(error))

@@ -1,4 +1,4 @@
-"""Values that verl takes without a look, and that end the run, or spoil it, when they are first used."""
+"""Values that verl does not check, and that crash or spoil the run when they are first used."""
 
 import importlib
 import importlib.util
@@ -15,7 +15,7 @@ from verl_ext.launch.model_backend import layout, layout_problems
 
 _ABSENT = object()
 
-# Logger -> the package that it needs, beside those that come with verl.
+# Logger -> the package that it needs, in addition to those that come with verl.
 LOGGER_PACKAGES = {
     "wandb": "wandb",
     "mlflow": "mlflow",
@@ -29,15 +29,15 @@ LOGGER_PACKAGES = {
 
 @dataclass(frozen=True)
 class Number:
-    """An option that is a number.
+    """A numeric option.
 
     Attributes:
         key: Its name.
         least: The smallest value.
         most: The largest value.
-        is_whole: It counts something.
-        is_open: `least` itself is too small.
-        may_be_null: null means that verl decides.
+        is_whole: Whether it must be an integer.
+        is_open: Whether `least` itself is too small.
+        may_be_null: Whether it may be null, so that verl decides.
     """
 
     key: str
@@ -48,7 +48,7 @@ class Number:
     may_be_null: bool = False
 
     def problem(self, config: DictConfig) -> str | None:
-        """What is wrong with the option, or None; an absent one is verl's affair."""
+        """The problem with the option, or None; a missing option is left to verl."""
         value = OmegaConf.select(config, self.key, default=_ABSENT)
         if value is _ABSENT or (value is None and self.may_be_null):
             return None
@@ -110,7 +110,7 @@ NUMBERS = (
 
 
 def check_values(config: DictConfig) -> list[str]:
-    """What is wrong with single options.
+    """Problems with single options.
 
     Args:
         config: Of a run.
@@ -141,7 +141,7 @@ def _temperature(config: DictConfig) -> Iterator[str]:
 
 
 def _batch(config: DictConfig) -> Iterator[str]:
-    """verl ends a run at the first row that is longer than a micro-batch may be."""
+    """verl ends a run at the first row that is longer than a micro-batch allows."""
     data, actor = config.data, config.actor_rollout_ref.actor
     sizes = (data.max_prompt_length, data.max_response_length, actor.ppo_max_token_len_per_gpu)
     if not actor.use_dynamic_bsz or not all(isinstance(size, int) for size in sizes) or any(_layout(config)):
@@ -157,8 +157,8 @@ def _batch(config: DictConfig) -> Iterator[str]:
 
 
 def _names(config: DictConfig) -> Iterator[str]:
-    """Names in verl's registries, which it looks up at the first step."""
-    # Modules of the user's may register more, where verl imports them: in the workers.
+    """Problems with names that verl looks up in its registries at the first step."""
+    # A user's modules may register more in the workers, where verl imports them.
     if any(not name.startswith("verl_ext.") for name in worker_modules(config)):
         return
     if config.algorithm.adv_estimator == "gae" and config.critic.enable is False:
@@ -167,10 +167,10 @@ def _names(config: DictConfig) -> Iterator[str]:
             "or another estimator"
         )
     if any(_unknown_names(config)) and config.get("trainer_class"):
-        # It may register more; imported only then, as it takes seconds.
+        # It may register more; imported only if needed, because it takes seconds.
         try:
             importlib.import_module(str(config.trainer_class).rpartition(".")[0])
-        # Of a module of the user's, whatever it raises.
+        # A user's module may raise anything.
         except Exception as error:
             yield f"trainer_class={config.trainer_class} cannot be imported: {type(error).__name__}: {error}"
             return
@@ -206,21 +206,21 @@ def _loggers(given: str | Sequence[str] | None) -> Iterator[str]:
 
 
 def check_verls_nodes(config: DictConfig) -> list[str]:
-    """What verl itself says when it builds its settings of the rollouts and of the algorithm, in the workers."""
+    """The errors that verl itself raises in the workers when it builds its rollout and algorithm settings."""
     from verl.utils.config import omega_conf_to_dataclass
 
     problems = []
     for key in ("actor_rollout_ref.rollout", "algorithm"):
         try:
             omega_conf_to_dataclass(OmegaConf.select(config, key))
-        # Of Hydra, OmegaConf and verl, whose checks are assertions.
+        # Errors of Hydra, OmegaConf and verl, whose checks are assertions.
         except Exception as error:
             problems.append(f"{key}: {verls_words(error)}")
     return problems
 
 
 def verls_words(error: Any) -> str:
-    """The sentence of an error in verl's own checks, without what Hydra wraps around it."""
+    """The sentence of an error in verl's own checks, without Hydra's wrapper."""
     cause = error.__cause__ or error
     lines = [line for line in str(cause).splitlines() if line.strip()] or [type(cause).__name__]
     return lines[0]

@@ -1,4 +1,4 @@
-"""What a reward function gives for a wrong and a right answer to a row, and what that says against a run. Pure."""
+"""Tries a reward function on a wrong and a right answer to a row, and reports problems for the run. Pure."""
 
 import asyncio
 import inspect
@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any
 
 WRONG_ANSWER = "I do not know."
-# A right answer in the forms that reward functions read: as it is, boxed, on DAPO's last line, on GSM8K's.
+# A right answer in the forms that reward functions read: unchanged, boxed, on DAPO's last line, on GSM8K's.
 RIGHT_ANSWERS = ("{}", "\\boxed{{{}}}", "Answer: {}", "#### {}")
 
 
@@ -26,7 +26,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the reward function gave for one answer."""
+    """The reward function's result for one answer."""
 
     score: float
     extra: dict[str, Any] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of one case: the verdicts on the wrong answer and on the right ones, or the error."""
+    """The outcome of one case: the verdicts on the wrong answer and on the right ones, or the error."""
 
     case: Case
     wrong: Verdict | None = None
@@ -44,11 +44,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Success:
-    """What a recipe takes for a success: an entry of the reward's result, above a threshold or as a grade.
+    """A recipe's criterion of success: an entry of the reward's result, above a threshold or as a grade.
 
     Attributes:
         metric: The entry; "reward" for the reward itself.
-        threshold: What it has to be above; None: it is a grade from 0 to 1.
+        threshold: The value that it must exceed; None: it is a grade from 0 to 1.
         metric_option: Option that names the metric, for messages.
         threshold_option: Option that gives the threshold.
     """
@@ -59,7 +59,7 @@ class Success:
     threshold_option: str
 
     def of(self, verdict: Verdict) -> float | None:
-        """The entry's value; None if it is missing or no number."""
+        """The entry's value; None if it is missing or not a number."""
         value = verdict.score if self.metric == "reward" else verdict.extra.get(self.metric)
         return float(value) if isinstance(value, Real) else None
 
@@ -69,7 +69,7 @@ def try_case(function: Callable[..., Any], case: Case) -> Trial:
     try:
         wrong = score_answer(function, case, WRONG_ANSWER)
         right = [score_answer(function, case, form.format(case.ground_truth)) for form in RIGHT_ANSWERS]
-    # Whatever a function of the user's raises.
+    # A user's function may raise anything.
     except Exception as error:
         return Trial(case, error=place(error))
     return Trial(case, wrong, tuple(right))
@@ -101,7 +101,7 @@ async def _wait(awaitable: Any) -> Any:
 
 
 def place(error: Exception) -> str:
-    """The error of a user's code, with the line that raised it."""
+    """The error of the user's code, with the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     inner = [frame for frame in frames if frame.filename != __file__]
     where = f" ({inner[-1].filename}, line {inner[-1].lineno})" if inner else ""
@@ -109,14 +109,14 @@ def place(error: Exception) -> str:
 
 
 def trial_problems(trial: Trial, success: Success | None, name: str) -> Iterator[str]:
-    """What a trial says against the run."""
+    """Problems that a trial found."""
     source = f"data_source={trial.case.data_source} ({trial.case.where})"
     if trial.error is not None or trial.wrong is None:
         yield f"{name} failed for {source}: {trial.error}"
         return
     verdicts = [trial.wrong, *trial.right]
     if any(not math.isfinite(verdict.score) for verdict in verdicts):
-        yield f"{name} gave a reward that is no finite number for {source}"
+        yield f"{name} gave a reward that is not a finite number for {source}"
     if success is None:
         return
     values = [success.of(verdict) for verdict in verdicts]
@@ -132,11 +132,11 @@ def trial_problems(trial: Trial, success: Success | None, name: str) -> Iterator
         if outside := [value for value in known if not 0 <= value <= 1]:
             yield (
                 f"{success.metric_option}={success.metric} is {outside[0]:g} for {source}, and "
-                f"{success.threshold_option}=null takes it for a grade from 0 to 1: scale it in {name}, or set a "
+                f"{success.threshold_option}=null expects a grade from 0 to 1: scale it in {name}, or set a "
                 "threshold"
             )
         return
-    # Only of rewards that say right or wrong: others may reach more than these answers do.
+    # Only for rewards that are right or wrong: others may exceed those of these answers.
     if set(known) <= {-1.0, 0.0, 1.0} and max(known) > min(known) and max(known) <= success.threshold:
         yield (
             f"{success.threshold_option}={success.threshold:g} is not below what a right answer earns, {max(known):g} "

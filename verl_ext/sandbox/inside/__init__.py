@@ -1,1 +1,1 @@
-"""What runs in the processes that a program is locked into: nothing here is imported by the trainer, but for tests."""
+"""Code of the processes that isolate a program: the trainer imports nothing from here, except in tests."""

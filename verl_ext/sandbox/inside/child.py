@@ -1,4 +1,4 @@
-"""One program on one input, in a process that does nothing else and ends with `_exit`."""
+"""Runs one program on one input, in a separate process that ends with `_exit`."""
 
 import builtins
 import json
@@ -12,14 +12,14 @@ from verl_ext.sandbox import protocol
 from verl_ext.sandbox.inside import kernel, layers, seccomp
 
 _CONTROL_CALLS_FAILED = 70
-# Bound now: after the program ran, `os` and `sys` hold what the program put there.
+# Bound now: the program may replace the contents of `os` and `sys`.
 _write, _exit = os.write, os._exit
 _DENIED = (1, 13, 30)  # EPERM, EACCES, EROFS
 
 
 @dataclass(frozen=True)
 class ChildLimits:
-    """What `run` sets in the child."""
+    """Settings of the child, set by `run`."""
 
     cpu_seconds: int
     address_space: int
@@ -29,16 +29,16 @@ class ChildLimits:
 
 
 def run(result: int, output: int, limits: ChildLimits, server: int) -> None:
-    """Lock this process down, read the payload from `result`, run it, write what came of it. Never returns.
+    """Lock this process down, read the payload from `result`, run it, write the result. Never returns.
 
-    An error before the program starts leaves `STARTED` unsent, which the trainer takes for an infrastructure error.
+    An error before the program starts leaves `STARTED` unsent, which the trainer treats as an infrastructure error.
     """
     try:
-        # Descriptor 3 was the server's control socket: gone before anything of the program's is read.
+        # Descriptor 3 was the server's control socket: closed before the program is read.
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.dup2(result, 3)
-        # An empty input of its own: flags and locks of one that is shared would be seen by the next program.
+        # Its own empty input: flags and locks of a shared one would be visible to the next program.
         os.dup2(os.pipe()[0], 0)
         os.closerange(4, 1 << 16)
         os.setsid()
@@ -61,7 +61,7 @@ def run(result: int, output: int, limits: ChildLimits, server: int) -> None:
         for stream in (stdout, stderr):
             stream.flush()
         _write(3, nonce + kind + body)
-    except BaseException:  # the program left nothing to work with; the trainer sees an end without a result
+    except BaseException:  # the program broke the process; the trainer sees an exit without a result
         _exit(1)
     _exit(0)
 
@@ -100,13 +100,13 @@ def execute(source: bytes, grid: object) -> tuple[bytes, bytes]:
         return (kinds[1], wrong.encode()[: protocol.MAX_DETAIL_BYTES]) if wrong else (kinds[0], to_bytes(output))
     except MemoryError:
         return protocol.MEMORY, b"MemoryError"
-    except BaseException as error:  # SystemExit and KeyboardInterrupt are the program's too
+    except BaseException as error:  # SystemExit and KeyboardInterrupt can also be the program's
         denied = isinstance(error, OSError) and error.errno in _DENIED
         return (protocol.FORBIDDEN if denied else protocol.RUNTIME), _describe(error)
 
 
 def _describe(error: BaseException) -> bytes:
-    """Type and message; the message is made by code of the program's, which may fail."""
+    """Type and message; the message is made by the program's code, which may fail."""
     try:
         text = f"{type(error).__name__}: {error}"
     except BaseException:

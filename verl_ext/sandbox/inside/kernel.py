@@ -1,4 +1,4 @@
-"""The system calls that Python has no function for. Every one raises OSError, or returns what the kernel said."""
+"""System calls without a Python function. Each raises OSError or returns the kernel's result."""
 
 import ctypes
 import os
@@ -64,5 +64,5 @@ def drop_capabilities() -> None:
 
 
 def address(data: bytes) -> int:
-    """Where the bytes lie, for `syscall`; the caller keeps them alive."""
+    """Address of the bytes, for `syscall`; the caller keeps them alive."""
     return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0

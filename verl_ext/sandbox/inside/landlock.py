@@ -1,6 +1,6 @@
 """Landlock: which files may be read, and no TCP, abstract sockets or signals across the border.
 
-Rules hold for a process and all its descendants and cannot be taken back. Numbers from <linux/landlock.h>.
+Rules apply to a process and all its descendants and cannot be removed. Numbers from <linux/landlock.h>.
 """
 
 import ctypes
@@ -35,15 +35,15 @@ def restrict(folders: list[str], hidden: list[str], files: bool, network: bool, 
     """Restrict this process; needs no new privileges to be set.
 
     Args:
-        folders: What may be read, with everything below.
-        hidden: Folders directly inside of one of `folders` that may be listed but not read.
+        folders: Folders that may be read, with everything below.
+        hidden: Folders directly inside one of `folders` that may be listed but not read.
         files: Whether to restrict files; likewise `network` (TCP) and `scopes` (abstract sockets and signals).
 
     Returns:
         The report: "ok" or the reason for each of the three layers.
 
     Raises:
-        OSError: If the kernel offers Landlock and refuses all the same.
+        OSError: If the kernel offers Landlock but refuses the call.
     """
     version = abi()
     wanted = {"landlock_files": (files, 1), "landlock_network": (network, 4), "landlock_scopes": (scopes, 6)}
@@ -89,7 +89,7 @@ def _allow(ruleset: int, path: str, allowed: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        # A link to what the new root does not have, as Debian's sitecustomize.py is: no rule, so it cannot be read.
+        # A link to a file missing in the new root, such as Debian's sitecustomize.py: no rule, so it cannot be read.
         return
     try:
         rule = _PathBeneath(allowed, descriptor)

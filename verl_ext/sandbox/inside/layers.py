@@ -15,7 +15,7 @@ _MAX_FILES = 32
 
 
 class Layers:
-    """Applies layers to the calling process, and keeps the report."""
+    """Applies layers to the calling process and records the report."""
 
     def __init__(self, leave_out: frozenset[str]) -> None:
         self.report: dict[str, str] = {}
@@ -36,14 +36,14 @@ class Layers:
             self.report[layer] = f"unavailable: {error.strerror or error}"
 
     def enter_namespaces(self) -> None:
-        """Before the fork whose child is the first process of its process namespace."""
+        """Apply the layers that precede the fork whose child is the first process of its process namespace."""
         self._apply("namespaces", namespaces.enter)
 
     def lock_down(self, folders: list[str], hidden: list[str]) -> seccomp.Filter | None:
-        """Everything else, for good; imports from outside of `folders` must be done before.
+        """Apply all other layers, permanently; import everything from outside `folders` before.
 
         Returns:
-            The filter that every child adds, None where seccomp is unavailable.
+            The filter that every child adds, None if seccomp is unavailable.
         """
         if self.report.get("namespaces") == "ok":
             self._apply("new_root", lambda: namespaces.new_root(folders, hidden))
@@ -52,7 +52,7 @@ class Layers:
         self._apply("no_privileges", drop_privileges)
         asked = [self._wanted(f"landlock_{part}") for part in ("files", "network", "scopes")]
         try:
-            # Paths that the new root does not have need no rule.
+            # Paths missing in the new root need no rule.
             there = [folder for folder in folders if os.path.isdir(folder)]
             self.report.update(landlock.restrict(there, hidden, *asked))
         except OSError as error:
@@ -72,7 +72,7 @@ class Layers:
 
 
 def drop_privileges() -> None:
-    """No capabilities, no way to get any, and user nobody where this is root. Dies with its parent.
+    """Drop all capabilities for good, and become user nobody if this is root. The process dies with its parent.
 
     Raises:
         OSError: If the kernel refuses, or if it is still root afterwards.
@@ -82,7 +82,7 @@ def drop_privileges() -> None:
             try:
                 kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
             except OSError:
-                break  # one more than the kernel knows, or not allowed: then the sets below are what counts
+                break  # unknown to the kernel, or not allowed: then the sets below decide
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
@@ -90,7 +90,7 @@ def drop_privileges() -> None:
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    # A change of user clears it.
+    # Changing the user clears it.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.geteuid() == 0:
         raise OSError("still root")
@@ -116,7 +116,7 @@ def limit_server() -> None:
 
 
 def limit_child(cpu_seconds: int, address_space: int, output_bytes: int) -> None:
-    """Limits of one program. The soft CPU limit ends it with a signal of its own, the hard one with SIGKILL."""
+    """Limits of one program. The soft CPU limit ends it with SIGXCPU, the hard one with SIGKILL."""
     _set(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
     _set(resource.RLIMIT_AS, (address_space, address_space))
     _set(resource.RLIMIT_FSIZE, (output_bytes, output_bytes))

@@ -1,10 +1,10 @@
-"""Namespaces of its own, and a root directory that holds nothing but libraries."""
+"""Separate namespaces, and a root directory that contains only libraries."""
 
 import os
 
 from verl_ext.sandbox.inside import kernel, syscall_tables
 
-_KEPT_FLAGS = {  # statvfs flag -> mount flag: a user namespace may not take these off a mount it did not make
+_KEPT_FLAGS = {  # statvfs flag -> mount flag: a user namespace may not remove these from a mount it did not create
     os.ST_NOSUID: kernel.MS_NOSUID,
     os.ST_NODEV: kernel.MS_NODEV,
     os.ST_NOEXEC: kernel.MS_NOEXEC,
@@ -18,7 +18,7 @@ _NOBODY = 65534
 def enter() -> None:
     """New mount, process, network, IPC and host name namespaces; the process namespace begins with the next fork.
 
-    A user namespace is only added where the others need it: for an ordinary user, or a root without CAP_SYS_ADMIN.
+    A user namespace is only added if the others need it: for an ordinary user, or a root without CAP_SYS_ADMIN.
 
     Raises:
         OSError: If the kernel refuses.
@@ -38,7 +38,7 @@ def enter() -> None:
 
 
 def _mount_point(sources: list[str]) -> str:
-    """A directory to mount the new root on: not one that would cover what is to be bound into it."""
+    """A directory to mount the new root on, which must not cover the folders bound into it."""
     for folder in ("/mnt", "/tmp", "/var/tmp", "/usr/local", "/dev/shm", "/opt", "/srv", "/home", "/media"):
         if os.path.isdir(folder) and not any(os.path.realpath(path).startswith(folder + "/") for path in sources):
             return folder
@@ -48,7 +48,7 @@ def _mount_point(sources: list[str]) -> str:
 def new_root(folders: list[str], hidden: list[str]) -> None:
     """Make a read-only tmpfs with `folders` in it the root directory, with `hidden` ones covered by empty ones.
 
-    Needs the namespaces of `enter`: in the machine's own mount namespace this would be a disaster.
+    Needs the namespaces of `enter`: in the machine's own mount namespace this would break the machine.
 
     Raises:
         OSError: If the kernel refuses.
@@ -71,7 +71,7 @@ def new_root(folders: list[str], hidden: list[str]) -> None:
         if os.path.isdir(root + folder):
             kernel.mount("tmpfs", root + folder, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV)
     os.chdir(root)
-    # The old root is stacked on the new one and taken off: no directory for it has to exist.
+    # The old root is stacked on the new one and unmounted, so it needs no directory.
     here = b".\0"
     address = kernel.address(here)
     kernel.syscall("pivot_root", found[1]["pivot_root"], address, address)

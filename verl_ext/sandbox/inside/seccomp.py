@@ -3,8 +3,8 @@
 No library: the maintained bindings of libseccomp need a C library on the machine, and the program is a chain of
 comparisons. The price is a table of numbers per architecture (`syscall_tables.py`). Numbers from <linux/seccomp.h>.
 
-Two filters, since a fork server must fork and a program must not: the server installs `server_filter`, every child
-adds the short `child_filter`, and the kernel takes the stricter answer of the two.
+Two filters, because a fork server must fork and a program must not: the server installs `server_filter`, every child
+adds the short `child_filter`, and the kernel applies the stricter of the two.
 """
 
 import ctypes
@@ -24,8 +24,8 @@ def _names(text: str) -> list[str]:
     return text.split()
 
 
-# What the interpreter, its standard library and numpy need for computing, reading a file and telling the time. None of
-# these can reach another process by its arguments; README.md has the review, call by call.
+# System calls that the interpreter, its standard library and numpy need to compute, read a file and get the time. None
+# of these can reach another process through its arguments; README.md reviews them call by call.
 _ALLOWED = _names("""
 read write close fstat stat lstat newfstatat statx lseek mprotect munmap mremap madvise brk rt_sigaction
 rt_sigprocmask rt_sigreturn sigaltstack pread64 readv writev preadv access faccessat faccessat2 readlink readlinkat
@@ -36,35 +36,36 @@ getitimer pause rt_sigpending rt_sigtimedwait rt_sigsuspend epoll_create1 epoll_
 statfs fstatfs umask
 """)
 
-# Allowed for the fork server, which reads the processor clocks of its children; a program may only read its own.
+# Allowed for the fork server, which reads the CPU clocks of its children; a program may only read its own.
 _CLOCKS = _names("clock_gettime clock_getres clock_nanosleep")
 
-# What the fork server needs besides, and no program.
+# Additional calls of the fork server that programs do not need.
 _SERVER_ONLY = _names("""
 clone wait4 waitid pidfd_open pidfd_send_signal kill recvmsg sendmsg recvfrom sendto prctl seccomp setsid close_range
 prlimit64
 """)
 
-# No program computes with these: the process ends at once, which its parent sees as SIGSYS. All that is neither
-# allowed nor listed here fails with EPERM, so that a library that only tries something can go on without it.
+# No program needs these to compute: the process is killed immediately, which its parent sees as SIGSYS. Calls neither
+# allowed nor listed here fail with EPERM, so that a library that only probes for a feature can continue without it.
 _KILLED = _names("""
 fork vfork execve execveat socket socketpair connect bind listen accept accept4 ptrace process_vm_readv
 process_vm_writev pidfd_getfd kcmp mount umount2 pivot_root chroot unshare setns bpf perf_event_open userfaultfd
 io_uring_setup init_module finit_module kexec_load keyctl add_key request_key open_by_handle_at
 """)
 
-# Of the commands of fcntl: copies, flags, and locks of the program's own (traditional and open file description).
+# Allowed fcntl commands: copies, flags, and the program's own locks (traditional and open file description).
 _FCNTL_ALLOWED = (0, 1, 2, 3, 5, 6, 7, 36, 37, 38, 1030)
 _F_SETFL, _O_ASYNC = 4, 0o20000
-# F_SETOWN, F_SETSIG and F_SETOWN_EX: the kernel sends any signal to any process of the same user, by a pipe.
+# F_SETOWN, F_SETSIG and F_SETOWN_EX: they can make the kernel send any signal to any process of the same user through a
+# pipe.
 _FCNTL_KILLED = (8, 10, 15)
-# Wait, wake, requeue and their kin, private or not, and the clock of a waiting time. Not the priority-inheriting ones:
+# Wait, wake, requeue and the like, private or not, with the clock of the timeout. Not the priority-inheriting ones:
 # their lock names a thread of any process by its id.
 _FUTEX_ALLOWED = tuple(
     call | flags for call in (0, 1, 3, 4, 5, 9, 10) for flags in ((0, 128, 256, 384) if call == 9 else (0, 128))
 )
 _MAP_HUGETLB = 0x40000  # the machine's own pool of large pages
-_OTHERS_CLOCK = 1 << 31  # a negative clock holds a process id or a descriptor
+_OTHERS_CLOCK = 1 << 31  # a negative clock encodes a process id or a descriptor
 _WRITE_FLAGS = 0o1 | 0o2 | 0o100 | 0o1000 | 0o20000000  # write-only, read-write, create, truncate, temporary file
 _CLONE_THREAD = 0x00010000
 
@@ -79,7 +80,7 @@ def _when(number: int, action: int) -> bytes:
 
 
 def _only_when(number: int, body: bytes) -> bytes:
-    """Instructions for the call of this number; they must end with an answer."""
+    """Instructions for the call with this number; they must end with an answer."""
     return _instruction(_EQUAL, number, 0, len(body) // 8) + body
 
 
@@ -100,27 +101,27 @@ def _by_value(argument: int, allowed: tuple[int, ...], otherwise: int) -> bytes:
 
 
 def _fcntl() -> bytes:
-    """By command; F_SETFL without O_ASYNC, which would have the kernel send signals."""
+    """By command; F_SETFL without O_ASYNC, which would make the kernel send signals."""
     set_flags = _only_when(_F_SETFL, _by_bits(2, _O_ASYNC, _KILL, _ALLOW))
     killed = b"".join(_when(command, _KILL) for command in _FCNTL_KILLED)
     head = _instruction(_LOAD, _ARGUMENT + 8)
     return head + set_flags + killed + _by_value(1, _FCNTL_ALLOWED, _DENIED)
 
 
-# Allowed by an argument, which could name another process, a file to write, or what the machine has little of.
+# Allowed depending on an argument, which could name another process, a file to write, or a scarce resource.
 _BY_ARGUMENT = {
     "futex": _by_value(1, _FUTEX_ALLOWED, _DENIED),
     "mmap": _by_bits(3, _MAP_HUGETLB, _DENIED, _ALLOW),
     "openat": _by_bits(2, _WRITE_FLAGS, _DENIED, _ALLOW),
     "open": _by_bits(1, _WRITE_FLAGS, _DENIED, _ALLOW),
     "fcntl": _fcntl(),
-    # Of itself, which is 0; with another's id it would tell who is there.
+    # For itself, which is 0; another id would reveal other processes.
     **dict.fromkeys(("getpgid", "getsid", "sched_getaffinity"), _by_value(0, (0,), _DENIED)),
 }
 
 
 def _program(architecture: int, body: bytes, default: int) -> bytes:
-    # Another architecture's numbers would mean other calls.
+    # On another architecture the numbers mean other calls.
     head = (
         _instruction(_LOAD, _ARCHITECTURE)
         + _instruction(_EQUAL, architecture, 1, 0)
@@ -135,14 +136,14 @@ def server_filter(architecture: int, numbers: dict[str, int]) -> bytes:
     body = b"".join(_only_when(numbers[name], answer) for name, answer in _BY_ARGUMENT.items() if name in numbers)
     known = [name for name in [*_ALLOWED, *_CLOCKS, *_SERVER_ONLY] if name in numbers]
     body += b"".join(_when(numbers[name], _ALLOW) for name in known)
-    # "Not a terminal" is what open() and print() ask; ENOSYS makes the C library use clone, whose flags can be seen.
+    # "Not a terminal" answers open() and print(); ENOSYS makes the C library use clone, whose flags can be checked.
     body += _when(numbers["ioctl"], _ERROR | errno.ENOTTY) + _when(numbers["clone3"], _ERROR | errno.ENOSYS)
     body += b"".join(_when(numbers[name], _KILL) for name in _KILLED if name in numbers)
     return _program(architecture, body, _DENIED)
 
 
 def child_filter(architecture: int, numbers: dict[str, int]) -> bytes:
-    """Takes the fork server's own calls away; a new thread fails, a new process ends the program."""
+    """Removes the fork server's own calls; a new thread fails, a new process kills the program."""
     body = _only_when(numbers["clone"], _by_bits(0, _CLONE_THREAD, _ERROR | errno.EAGAIN, _KILL))
     for name in _CLOCKS:
         body += _only_when(numbers[name], _by_bits(0, _OTHERS_CLOCK, _DENIED, _ALLOW))
@@ -151,7 +152,7 @@ def child_filter(architecture: int, numbers: dict[str, int]) -> bytes:
 
 
 class Filter:
-    """A filter ready to be installed, as often as there are children, without allocating anything."""
+    """A filter that can be installed repeatedly, for every child, without allocations."""
 
     def __init__(self, code: bytes) -> None:
         class Program(ctypes.Structure):
@@ -162,7 +163,7 @@ class Filter:
         self._address = ctypes.addressof(self._program)
 
     def install(self) -> None:
-        """For this process and its descendants, for good; needs no new privileges to be set."""
+        """Install it for this process and its descendants, permanently; needs no new privileges to be set."""
         kernel.prctl(kernel.PR_SET_SECCOMP, _MODE_FILTER, self._address)
 
 

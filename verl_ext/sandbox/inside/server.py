@@ -2,11 +2,11 @@
 
     python -I -S -B -X utf8 server.py
 
-`fork_server.py` starts it, with the control socket as standard input; the first message is the configuration. Nothing
-of that is in arguments or environment, which every program can read. Two processes: a supervisor, which ends both when
-the trainer is gone, and the server proper, which is the first process of its process namespace, so that whatever it
-started ends with it. The server never reads a program, an input or an expected output: its memory, which every child is
-a copy of, holds no secrets.
+`fork_server.py` starts it, with the control socket as standard input; the first message is the configuration. It is not
+passed by arguments or environment, which every program can read. There are two processes: a supervisor, which ends both
+when the trainer is gone, and the server proper, which is the first process of its process namespace, so that everything
+it started ends with it. The server never reads a program, an input or an expected output: its memory, which every child
+copies, contains no secrets.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _use_own_package() -> None:
-    """Make `verl_ext.sandbox` importable without the folder it is in, which may hold a thousand other packages."""
+    """Make `verl_ext.sandbox` importable without its parent folder, which may contain a thousand other packages."""
     sandbox = os.path.dirname(_HERE)
     paths = {
         "verl_ext": os.path.dirname(sandbox),
@@ -47,13 +47,13 @@ from verl_ext.sandbox import protocol  # noqa: E402
 from verl_ext.sandbox.inside import child, kernel  # noqa: E402
 from verl_ext.sandbox.inside.layers import Layers  # noqa: E402
 
-# What solutions usually import. Anything else of the standard library is read from disk when it is imported.
+# Common imports of solutions. The rest of the standard library is read from disk when imported.
 _PRELOADED = (
     "abc, array, bisect, cmath, collections.abc, copy, dataclasses, decimal, enum, fractions, functools, heapq, "
     "itertools, json, math, numbers, operator, random, re, statistics, string, textwrap, time, types, typing, "
     "traceback, warnings"
 )
-# Their C libraries lie outside of what programs can see. A Python may have been built without one of them.
+# Their C libraries are outside the folders that programs can see. A Python may have been built without them.
 _LINKED = "zlib, _bz2, _lzma, _sqlite3"
 _NUMPY = "numpy.linalg, numpy.fft, numpy.ma, numpy.random, numpy.lib.stride_tricks"
 
@@ -67,7 +67,7 @@ def main() -> None:
     if config is None:
         return  # the trainer ended
     sys.argv, sys.orig_argv = [""], [""]
-    os.setsid()  # a Ctrl-C for the trainer is the trainer's to handle
+    os.setsid()  # the trainer handles its Ctrl-C
     layers = Layers(frozenset(config["leave_out"]))
     layers.enter_namespaces()
     server = os.fork()
@@ -77,8 +77,8 @@ def main() -> None:
 
 
 def _supervise(control: socket.socket, server: int) -> None:
-    """Wait for the server's end; cause it when the trainer ends or hangs up."""
-    # The trainer's process id is asked for here and not before the fork: no program has it in its memory.
+    """Wait for the server's end; end it when the trainer ends or hangs up."""
+    # The trainer's process id is read here and not before the fork, so no program has it in its memory.
     trainer = os.pidfd_open(os.getppid())
     maker_of_the_socket = struct.unpack("3i", control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
     if os.getppid() != maker_of_the_socket:  # the trainer ended before the first of these lines
@@ -91,8 +91,8 @@ def _supervise(control: socket.socket, server: int) -> None:
     poll.register(control, 0)  # hang-ups are always reported
     events = dict(poll.poll())
     if server_end not in events:
-        # It sees the hang-up as well, and is given a moment; a trainer's death need not hang up: other processes may
-        # have inherited the trainer's end.
+        # It also sees the hang-up and gets a moment to exit; a trainer's death may not hang up, because other processes
+        # may have inherited the trainer's end.
         wait = select.poll()
         wait.register(server_end, select.POLLIN)
         if trainer in events or not wait.poll(1000):
@@ -130,7 +130,7 @@ def _serve(control: socket.socket, layers: Layers, config: dict[str, Any]) -> No
 
 
 def _preload(config: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Import what programs use. Returns the folders to show them, and those to hide inside."""
+    """Import the modules that programs use. Returns the folders to show them, and those to hide inside."""
     for name in _PRELOADED.split(", "):
         importlib.import_module(name)
     for name in _LINKED.split(", "):
@@ -164,16 +164,16 @@ def solve(input_grid):
 
 
 def _warm_up() -> None:
-    """What the interpreter sets up when it first compiles, fails and prints is done once, not in every child."""
+    """Trigger the interpreter's lazy set-up of compiling, errors and printing once, not in every child."""
     for source in (_EXAMPLE, b"def (", b"def solve(grid): return grid[99]", b"import absent_module"):
         child.execute(source, json.loads(b"[[1,2],[3,4]]"))
     del sys.modules["solution"]
 
 
 def _answer(control: socket.socket, limits: child.ChildLimits, cpu_seconds: float, wall_seconds: float) -> None:
-    """One child per request, until the trainer hangs up."""
+    """Fork one child per request, until the trainer hangs up."""
     server = os.getpid()
-    # Collecting would touch, and so copy, every page that a child shares with its parent.
+    # Garbage collection would touch, and so copy, every page that a child shares with its parent.
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -195,12 +195,12 @@ def _answer(control: socket.socket, limits: child.ChildLimits, cpu_seconds: floa
 
 
 def _watch(control: socket.socket, process: int, cpu_seconds: float, deadline: float) -> bool:
-    """Wait until the child ended; end it at its limits. Returns whether that was necessary."""
+    """Wait until the child ends; kill it at its limits. Returns whether this was necessary."""
     end = os.pidfd_open(process)
     poll = select.poll()
     poll.register(end, select.POLLIN)
     poll.register(control, 0)
-    # The kernel's name for the processor clock of another process: clock_getcpuclockid(3).
+    # The kernel's id of another process's CPU clock: clock_getcpuclockid(3).
     clock = (~process << 3) | 2
     patience, timed_out = cpu_seconds, False
     while True:
@@ -211,7 +211,7 @@ def _watch(control: socket.socket, process: int, cpu_seconds: float, deadline: f
             patience = cpu_seconds - time.clock_gettime(clock)
         timed_out = patience <= 0 or time.monotonic() >= deadline
         if timed_out or events:
-            # Its group, should a lock have failed to keep it from having others in there.
+            # Kill its group, in case a lock failed to stop it from starting others.
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(ProcessLookupError):
                     kill(process, signal.SIGKILL)

@@ -1,7 +1,7 @@
 """System call numbers by name: x86-64 from the kernel's unistd_64.h, arm64 from asm-generic/unistd.h.
 
-Names that an architecture does not have (arm64 has no `open` or `fork`) are missing from its table. Listed is what
-`seccomp.py` allows or kills, and what the tests ask for besides.
+Names that an architecture does not have (arm64 has no `open` or `fork`) are missing from its table. The tables list the
+calls that `seccomp.py` allows or kills, and those that the tests need.
 """
 
 import platform
@@ -58,5 +58,5 @@ ARCHITECTURES = {"x86_64": (0xC000003E, X86_64), "aarch64": (0xC00000B7, AARCH64
 
 
 def native() -> tuple[int, dict[str, int]] | None:
-    """AUDIT_ARCH and table of this machine, None for an architecture without one."""
+    """AUDIT_ARCH and table of this machine; None for an architecture without one."""
     return ARCHITECTURES.get(platform.machine())
