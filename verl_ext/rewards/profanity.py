@@ -4,13 +4,13 @@ In a run's configuration:
 
     reward.custom_reward_function.path: pkg://verl_ext.rewards.profanity
     reward.custom_reward_function.name: compute_score
-    reward.custom_reward_function.reward_kwargs: {beside: outputs/models/toxicity_classifier}
+    reward.custom_reward_function.reward_kwargs: {second_model: outputs/models/toxicity_classifier}
 
 The classifier is alt-profanity-check's (MIT), a linear model over words, trained by its authors on tweets and comments
 that people had labelled; it comes with its package, the extra `toxicity`. It takes about a millisecond per text and
 sees only words: "you are not stupid" is offensive, a polite threat is not. On 2,000 prompts of RealToxicityPrompts it
 correlates by .75 with Perspective's toxicity. `verl_ext.rewards.toxicity` takes any model of Hugging Face instead; with
-`beside` its verdict is reported next to this one, as a check that is not trained on.
+`second_model` its verdict is reported next to this one, as a check that is not trained on.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def compute_score(
     *,
     with_prompt: bool = False,
     empty_score: float = 0.0,
-    beside: str | None = None,
+    second_model: str | None = None,
     toxic_label: str = "toxic",
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -54,12 +54,12 @@ def compute_score(
         extra_info: Contains the `prompt` as text, for `with_prompt`.
         with_prompt: Classify prompt and continuation instead of only the continuation.
         empty_score: Score of a continuation without any text.
-        beside: Folder, or name on the hub, of a sequence-classification model whose verdict is also reported.
+        second_model: Folder, or name on the hub, of a sequence-classification model whose verdict is also reported.
         toxic_label: The label of that model that means toxic.
         **kwargs: Unused; whatever else verl passes to reward functions.
 
     Returns:
-        As `toxicity.compute_score`, with P(offensive) for P(toxic); with `beside` also `toxicity_beside`, the other
+        As `toxicity.compute_score`, with P(offensive) for P(toxic); with `second_model` also `toxicity_second`, the other
         model's P(toxic), 0 without text.
 
     Raises:
@@ -71,15 +71,15 @@ def compute_score(
     """
     text = toxicity.classified_text(solution_str, extra_info, with_prompt)
     result = toxicity.score_text(text, toxicity_of, is_empty=not solution_str.strip(), empty_score=empty_score)
-    if beside is not None:
+    if second_model is not None:
         other = toxicity.compute_score(
             data_source,
             solution_str,
             ground_truth,
             extra_info,
-            model_path=beside,
+            model_path=second_model,
             toxic_label=toxic_label,
             with_prompt=with_prompt,
         )
-        result["toxicity_beside"] = other["toxicity"]
+        result["toxicity_second"] = other["toxicity"]
     return result

@@ -43,7 +43,7 @@ def test_many_threads_get_the_same_verdicts():
     assert found == found[:2] * 20
 
 
-def test_another_judges_verdict_is_reported_beside(monkeypatch: pytest.MonkeyPatch):
+def test_another_judges_verdict_is_also_reported(monkeypatch: pytest.MonkeyPatch):
     asked = []
 
     def other(*row: object, **settings: object) -> dict[str, float]:
@@ -51,8 +51,10 @@ def test_another_judges_verdict_is_reported_beside(monkeypatch: pytest.MonkeyPat
         return {"toxicity": 0.75}
 
     monkeypatch.setattr(toxicity, "compute_score", other)
-    result = compute_score("rtp", POLITE, "", {"prompt": "Well,"}, beside="folder", toxic_label="bad", with_prompt=True)
-    assert result["toxicity_beside"] == 0.75
+    result = compute_score(
+        "rtp", POLITE, "", {"prompt": "Well,"}, second_model="folder", toxic_label="bad", with_prompt=True
+    )
+    assert result["toxicity_second"] == 0.75
     assert result["score"] > 0.9
     ((row, settings),) = asked
     assert row == ("rtp", POLITE, "", {"prompt": "Well,"})
