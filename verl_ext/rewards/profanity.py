@@ -59,7 +59,7 @@ def compute_score(
         **kwargs: Unused; whatever else verl passes to reward functions.
 
     Returns:
-        As `toxicity.compute_score`, with P(offensive) for P(toxic); with `second_model` also `toxicity_second`, the other
+        As `toxicity.compute_score`, with P(offensive) for P(toxic); with `second_model` also `toxicity_second`, that
         model's P(toxic), 0 without text.
 
     Raises:
