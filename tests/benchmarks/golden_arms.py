@@ -1,12 +1,14 @@
 """How each arm of `golden_baselines.py` learns: generators that yield after every update, as long as they are asked.
 
-    sft        AdamW on the golden solutions behind their prompts, the closing fence and the end of the text included,
-               all solutions of the run in every step; the prompt's own tokens are not learned
-    grpo       the bare prompts, 4 problems x 16 rollouts per batch in a new random order every turn; verl's estimator
-               and loss (clip .2/.28, token-mean), AdamW. Rollouts without an advantage are left out of the forward, and
-               a batch of nothing else makes no step
-    redaction  the product's controller, visitor, credit, targets and worker, driven as `GoldenTrainer.step` does, with
-               the demo's configuration
+    sft          AdamW on the golden solutions behind their prompts, closing fence and end of text included, all
+                 solutions of the run in every step; the prompt's own tokens are not learned
+    grpo         the bare prompts, 4 problems x 16 rollouts per batch in a new random order every turn; verl's estimator
+                 and loss (clip .2/.28, token-mean), AdamW. Rollouts without an advantage are left out of the forward,
+                 and a batch of nothing else makes no step
+    prefix_grpo  the same where the beginning of the golden solution is given, as much of it as the product's controller
+                 says: redaction's k without its single tokens, as in QuestA (2507.13266) and AdaBack (2506.18110)
+    redaction    the product's controller, visitor, credit, targets and worker, driven as `GoldenTrainer.step` does,
+                 with the demo's configuration
 
 All rewards are the product's: a program must be right on the examples and the test pairs.
 
@@ -29,6 +31,7 @@ from recipe.golden_redaction.method.labelled_states import StateTokens, mini_bat
 from recipe.golden_redaction.method.problems import Problem
 from recipe.golden_redaction.method.redaction import RedactionController
 from recipe.golden_redaction.method.rollouts import Answer, StateVisitor
+from recipe.golden_redaction.method.visits import mean_label
 from recipe.golden_redaction.settings import GoldenSettings
 from recipe.golden_redaction.texts import TextLogProbs
 from recipe.golden_redaction.visiting import Visits
@@ -91,9 +94,11 @@ def steps(bench: Bench, method: str, job: Job) -> Generator[None, None, None]:
             return sft(bench, job.setting("sft", "rate"))
         case "grpo":
             return grpo(bench, job.setting("grpo", "rate"), int(job.setting("grpo", "updates")))
+        case "prefix_grpo":
+            return prefix_grpo(bench, job.setting("prefix_grpo", "rate"), int(job.setting("prefix_grpo", "updates")))
         case "redaction":
             return redaction(bench, job.setting("redaction", "rate"))
-    raise ValueError(f"expected sft, grpo or redaction, got {method!r}")
+    raise ValueError(f"expected sft, grpo, prefix_grpo or redaction, got {method!r}")
 
 
 def sft(bench: Bench, rate: float) -> Generator[None, None, None]:
@@ -112,20 +117,52 @@ def grpo(bench: Bench, rate: float, updates: int) -> Generator[None, None, None]
     """Whole solutions from bare prompts; so many optimizer steps per batch."""
     optimizer = torch.optim.AdamW(bench.engine.model.parameters(), lr=rate, weight_decay=0.0)
     for problems in _turns(bench.problems, np.random.default_rng(bench.seed)):
-        requests = [
-            Continuations(problem.prompt_ids, GROUP, bench.golden.max_new_tokens, place)
-            for place, problem in enumerate(problems)
-        ]
-        answers = [
-            Answer(problem, (), tuple(ids), True)
-            for problem, samples in zip(problems, bench.engine.generate(requests), strict=True)
-            for ids, _ in samples
-        ]
-        rewards = [rollout.reward for rollout in bench.visitor.judge(answers)]
-        labelled = [(answer, reward) for answer, reward in zip(answers, rewards, strict=True) if reward is not None]
-        if labelled:
-            grpo_update(bench.engine, optimizer, *zip(*labelled, strict=True), updates=updates)
+        _learn_from(bench, optimizer, [(problem, len(problem.golden_ids)) for problem in problems], updates)
         yield
+
+
+def prefix_grpo(bench: Bench, rate: float, updates: int) -> Generator[None, None, None]:
+    """Ends of solutions, longer and longer ones."""
+    optimizer = torch.optim.AdamW(bench.engine.model.parameters(), lr=rate, weight_decay=0.0)
+    by_id = {problem.id: problem for problem in bench.problems}
+    controller, texts = _controller(bench), _texts(bench)
+    while True:
+        states = controller.next_states(PROBLEMS)
+        texts.measure([state.problem for state in states])
+        states = [controller.settle(state, texts.of_golden(state.problem)) for state in states]
+        rewards = _learn_from(bench, optimizer, [(by_id[state.problem], state.k) for state in states], updates)
+        for state, reward in zip(states, rewards, strict=True):
+            controller.observe(state.problem, state.k, reward)
+        yield
+
+
+def _learn_from(
+    bench: Bench, optimizer: Any, states: Sequence[tuple[Problem, int]], updates: int
+) -> list[float | None]:
+    """An update from rollouts of different problems with so many tokens hidden; the mean reward of each."""
+    requests = [
+        Continuations(problem.state(k), GROUP, bench.golden.max_new_tokens, place)
+        for place, (problem, k) in enumerate(states)
+    ]
+    answers = [
+        Answer(problem, problem.given(k), tuple(ids), True)
+        for (problem, k), samples in zip(states, bench.engine.generate(requests), strict=True)
+        for ids, _ in samples
+    ]
+    rewards = [rollout.reward for rollout in bench.visitor.judge(answers)]
+    labelled = [(answer, reward) for answer, reward in zip(answers, rewards, strict=True) if reward is not None]
+    if labelled:
+        grpo_update(bench.engine, optimizer, *zip(*labelled, strict=True), updates=updates)
+    return [mean_label(rewards[start : start + GROUP]) for start in range(0, len(rewards), GROUP)]
+
+
+def _controller(bench: Bench) -> RedactionController:
+    return RedactionController({p.id: len(p.golden_ids) for p in bench.problems}, bench.golden.redaction)
+
+
+def _texts(bench: Bench) -> TextLogProbs:
+    by_id = {problem.id: problem for problem in bench.problems}
+    return TextLogProbs(bench.engine, by_id)  # pyright: ignore[reportArgumentType]  (of ServingEngines, one method)
 
 
 def _turns(problems: Sequence[Problem], rng: np.random.Generator) -> Iterator[list[Problem]]:
@@ -142,7 +179,9 @@ def grpo_update(
 ) -> None:
     """Steps on one batch, bounded by the loss's clip around the policy that made it."""
     prompts_BL, responses_BT, mask_BT = padded(
-        [answer.problem.prompt_ids for answer in answers], [answer.made for answer in answers], engine.pad
+        [(*answer.problem.prompt_ids, *answer.given) for answer in answers],
+        [answer.made for answer in answers],
+        engine.pad,
     )
     rewards_BT = torch.zeros_like(mask_BT)
     rewards_BT[torch.arange(len(answers)), mask_BT.sum(1).long() - 1] = torch.tensor(rewards)
@@ -178,9 +217,8 @@ def redaction(bench: Bench, rate: float) -> Generator[None, None, None]:
     golden, by_id = bench.golden, {problem.id: problem for problem in bench.problems}
     optimizer = torch.optim.SGD(bench.engine.model.parameters(), lr=rate)
     worker = make_worker(bench.engine, optimizer)
-    controller = RedactionController({name: len(p.golden_ids) for name, p in by_id.items()}, golden.redaction)
-    texts = TextLogProbs(bench.engine, by_id)  # pyright: ignore[reportArgumentType]  (of ServingEngines, one method)
-    visits = Visits(controller, bench.visitor, texts, by_id, golden.redaction.decided_above, False)
+    controller = _controller(bench)
+    visits = Visits(controller, bench.visitor, _texts(bench), by_id, golden.redaction.decided_above, False)
     step = 0
     try:
         while True:

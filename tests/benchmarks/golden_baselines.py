@@ -14,23 +14,23 @@ product's sandbox. What differs from a run: answers may be 16 tokens longer than
 192 tokens, which cuts off the longest), they end at the end of the text and not at the fence, and equal programs run
 once in a run.
 
-Arms (`golden_baselines_protocol.ARMS`, `golden_arms.py`): none; sft; grpo; redaction; sft_then_grpo and
-sft_then_redaction, in which SFT has the first 1/64 of the budget.
+Arms (`golden_baselines_protocol.ARMS`, `golden_arms.py`): none; sft; grpo; prefix_grpo, which has redaction's k but
+learns whole responses; redaction; sft_then_grpo and sft_then_redaction, in which SFT has the first 1/64 of the budget.
 
-Problems: the demo's 8 tasks, which the base model has read with mistakes. A seed chooses the 5 (and, in the second
+Problems: the demo's 8 tasks, which the base model has read with mistakes. A seed chooses the 4 (and, in the second
 setting, the 2) that the run may use; the rest are the *other tasks*: the base model writes them as well as the trained
 ones, and no label, reward or solution of theirs is used. All arms of a seed have the same ones.
 
-Budget: 1.2 million passes per solution, of which the demo's redaction should make about 30 updates per problem, as in
-the demo. A pass is a token position that goes through the model without a gradient; one with a gradient counts 3
-(forward, and twice that backward). Prompts, rollouts, padding and the measurements of an update all count. A run ends
-at the first update behind its budget; sft ends earlier, at the share of it that tuning finds best, since it needs no
-more. Passes leave out the sandbox: it is in the processor seconds.
+Budget: 1.6 million passes per solution, of which redaction should make about 120 visits per problem, as in the demo. A
+pass is a token position that goes through the model without a gradient; one with a gradient counts 3 (forward, and
+twice that backward). Prompts, rollouts, padding and the measurements of an update all count. A run ends at the first
+update behind its budget; sft ends earlier, at the share of it that tuning finds best, since it needs no more. Passes
+leave out the sandbox: it is in the processor seconds.
 
-Tuned, on seed 100 with 5 solutions: sft's rate 1e-4, 3e-4, 1e-3 and its share of the budget 1/32, 1/8, 1/2; grpo's rate
-1e-4, 3e-4, 1e-3 with 1 or 4 updates per batch of 4 x 16; redaction's rate .03, .06, .12 (the last two with half of the
-budget). Chosen is the best pass rate on whole solutions at the end; of those within 3 points of it the one with the
-least drift. The two-phase arms take what was found for their methods.
+Tuned, on seed 100 with 4 solutions: sft's rate 1e-4, 3e-4, 1e-3 and its share of the budget 1/32, 1/8, 1/2; grpo's and
+prefix_grpo's rate and updates per batch of 4 x 16, 3e-4 and 1e-3 with 1, 1e-4 and 3e-4 with 4; redaction's rate .03,
+.06, .12 (all but sft with half of the budget). Chosen is the best pass rate on whole solutions at the end; of those
+within 3 points of it the one with the least drift. The two-phase arms take what was found for their methods.
 
 Reported, seeds 0 to 2, at the end of each run, pass rates of 32 answers per state at temperature 1, means over tasks:
 
@@ -43,22 +43,24 @@ Reported, seeds 0 to 2, at the end of each run, pass rates of 32 answers per sta
     drift            mean |change| of the log-prob of a token since the base model, in nats: of the other tasks' golden
                      solutions, and of all prompts, which no arm trains on
 
-Also at 1/64, 1/32 .. 1/2 of the budget: whole solutions, the probability of exactly the golden solution, drift and
-cost. From these comes the table of arms at the first look with a pass rate of .5, since drift at the end of runs that
-learned differently much says little. Intervals are 95 % bootstrap percentiles over seeds; with three seeds they are the
-range of the means of three draws, and differences by seed are given as well.
+Also at 1/64, 1/32 .. 1/2 of the budget (SFT also at 1/256 and 1/128): whole solutions, the probability of exactly the
+golden solution, drift and cost. From these comes the table of arms where they first have a pass rate of .5, in a line
+between two looks, since drift at the end of runs that learned differently much says little. Intervals are 95 %
+bootstrap percentiles over seeds; with three seeds they are the range of the means of three draws, and differences by
+seed are given as well.
 
-PREDICTION, written before any run. Whole solutions, 5 solutions: none .04 to .10; sft above .9, from 1/32 of the
-budget on, as it is told all tokens at once and redaction finds them out one by one; grpo .3 to .7; redaction .3 to .6;
-sft_then_grpo and sft_then_redaction .7 to .95, and neither better than sft. Visited states: none .25, sft .95, grpo .6,
-redaction .7. Fresh pairs within 2 points of whole solutions for all, as programs of golden form are right everywhere or
-nowhere. SFT reaches .5 with less than a thirtieth of what grpo and redaction need. Other tasks: no arm more than 5
-points above none; sft the most below it. Drift of the other solutions at a pass rate of .5: redaction least, at most a
-third of grpo's and a fifth of sft's; at the end sft's is above .1, redaction's below .02. With 2 solutions: the same
-order, sft's drift larger. So redaction would be worth it only where untouched text must stay as it is, or where no
-golden solution may be learned word by word; the tables say whether even that holds.
+PREDICTION, written before any run of the demo's model. Whole solutions, 4 solutions: none .04 to .10; sft above .9,
+from 1/32 of the budget on, as it is told all tokens at once and redaction finds them out one by one; grpo .3 to .7;
+prefix_grpo .5 to .8; redaction .3 to .6; sft_then_grpo and sft_then_redaction .7 to .95, and neither better than sft.
+Visited states: none .25, sft .95, grpo .6, prefix_grpo and redaction .7. Fresh pairs within 2 points of whole solutions
+for all, as programs of golden form are right everywhere or nowhere. SFT reaches .5 with less than a thirtieth of what
+grpo and redaction need. Other tasks: no arm more than 5 points above none; sft the most below it. Drift of the other
+solutions at a pass rate of .5: redaction least, at most a third of grpo's and a fifth of sft's; at the end sft's is
+above .1, redaction's below .02. With 2 solutions: the same order, sft's drift larger. So redaction would be worth it
+only where untouched text must stay as it is, or where no golden solution may be learned word by word; the tables say
+whether even that holds.
 
-The quick form: one seed, 3 solutions, a tenth of the budget, 8 answers per state, settings of `UNTUNED`: whether it
+The quick form: one seed, 2 solutions, a tenth of the budget, 8 answers per state, settings of `UNTUNED`: whether it
 runs, no more.
 
 Files in --output: runs.jsonl (finished runs, those of tuning too: a second call only adds what is missing, so code that
@@ -84,8 +86,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "outputs/models/arc_base"
 DATA = ROOT / "outputs/data/arc/arc_agi_1_training.parquet"
 OUTPUT = ROOT / "outputs/benchmarks/golden_baselines"
-BUDGET, SOLUTIONS, SEEDS, SAMPLES = 1_200_000, (5, 2), 3, 32
-QUICK_BUDGET, QUICK_SOLUTIONS, QUICK_SEEDS, QUICK_SAMPLES = 120_000, (3,), 1, 8
+BUDGET, SOLUTIONS, SEEDS, SAMPLES = 1_600_000, (4, 2), 3, 32
+QUICK_BUDGET, QUICK_SOLUTIONS, QUICK_SEEDS, QUICK_SAMPLES = 160_000, (2,), 1, 8
 
 Tuned = dict[str, dict[str, float]]  # by method
 
@@ -186,7 +188,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.ArgumentParser, arg
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, help=f"from 0 ({SEEDS}, with --quick {QUICK_SEEDS})")
-    parser.add_argument("--solutions", nargs="+", type=int, help="golden solutions of a run, of 8 (5 2; --quick 3)")
+    parser.add_argument("--solutions", nargs="+", type=int, help="golden solutions of a run, of 8 (4 2; --quick 2)")
     parser.add_argument("--budget", type=int, help=f"passes per solution ({BUDGET:,}; --quick {QUICK_BUDGET:,})")
     parser.add_argument("--samples", type=int, help=f"answers per state ({SAMPLES}; --quick {QUICK_SAMPLES})")
     parser.add_argument("--quick", action="store_true", help="untuned and small, in a folder of its own")

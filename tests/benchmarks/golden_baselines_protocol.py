@@ -20,13 +20,15 @@ Result = Mapping[str, Any]
 
 # Shares of the budget at which a run is looked at, besides its start and its end.
 LOOKS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+# SFT has learned most of what it learns before the first of these.
+EARLY_LOOKS = (1 / 256, 1 / 128)
 # Of the budget, what SFT may use where another method comes after it.
 SFT_FIRST = 1 / 64
 # Positions without a gradient that one with a gradient counts as: forward, and twice that backward.
 WITH_GRADIENT = 3
 # Pass rates that are this close count as equal while tuning: 160 answers have a standard error of up to .04.
 AS_GOOD = 0.03
-# Share of the budget that tuning runs of GRPO and redaction have.
+# Share of the budget that tuning runs have, but for SFT's.
 TUNING_SHARE = 0.5
 TUNING_SEED = 100
 
@@ -35,6 +37,7 @@ ARMS: dict[str, tuple[str, ...]] = {
     "none": (),
     "sft": ("sft",),
     "grpo": ("grpo",),
+    "prefix_grpo": ("prefix_grpo",),
     "redaction": ("redaction",),
     "sft_then_grpo": ("sft", "grpo"),
     "sft_then_redaction": ("sft", "redaction"),
@@ -43,13 +46,15 @@ ARMS: dict[str, tuple[str, ...]] = {
 # Tuned together, by method. `share` is of the budget, after which SFT ends where nothing follows it.
 CANDIDATES: dict[str, tuple[dict[str, float], ...]] = {
     "sft": tuple({"rate": rate, "share": share} for rate in (1e-4, 3e-4, 1e-3) for share in (1 / 32, 1 / 8, 1 / 2)),
-    "grpo": tuple({"rate": rate, "updates": updates} for rate in (1e-4, 3e-4, 1e-3) for updates in (1, 4)),
+    "grpo": tuple({"rate": rate, "updates": n} for rate, n in ((3e-4, 1), (1e-3, 1), (1e-4, 4), (3e-4, 4))),
+    "prefix_grpo": tuple({"rate": rate, "updates": n} for rate, n in ((3e-4, 1), (1e-3, 1), (1e-4, 4), (3e-4, 4))),
     "redaction": tuple({"rate": rate} for rate in (0.03, 0.06, 0.12)),
 }
 # Of the quick form; nothing was tuned for it.
 UNTUNED: dict[str, dict[str, float]] = {
     "sft": {"rate": 3e-4, "share": 1 / 8},
     "grpo": {"rate": 3e-4, "updates": 1},
+    "prefix_grpo": {"rate": 3e-4, "updates": 1},
     "redaction": {"rate": 0.06},
 }
 
@@ -130,6 +135,11 @@ class Job:
         if methods == ("sft",):
             ends = [self.setting("sft", "share")]
         return list(zip(methods, ends, strict=True))
+
+    def looks(self, method: str, end: float) -> list[float]:
+        """Shares of the budget at which a phase is looked at, rising; its end is the last one."""
+        shares = LOOKS if method != "sft" else (*EARLY_LOOKS, *LOOKS)
+        return [*(share for share in shares if share < end), end]
 
     def __str__(self) -> str:
         settings = ", ".join(f"{name} {value:g}" for name, value in self.settings)

@@ -30,21 +30,35 @@ COSTS = {
 def row(result: Result) -> dict[str, Any]:
     """What is reported of a run: its job, what it cost, the ladder, and where its last look found it."""
     last = result["looks"][-1]
-    first = first_look(result, LEVEL)
     return {
         "job": result["job"],
         "trained": result["trained"],
         "cost": last["cost"],
         "ladder": result["ladder"],
         **{name: last[name] for name in ("golden", "golden_others", "pass", "pass_others", *DRIFTS)},
-        "at_level": first
-        and {name: first[name] for name in ("pass", "pass_others", *DRIFTS)} | {"cost": first["cost"]},
+        "at_level": at_level(result, LEVEL),
     }
 
 
-def first_look(result: Result, level: float) -> Mapping[str, Any] | None:
-    """The first look at which whole solutions pass that often; None if there is none."""
-    return next((look for look in result["looks"] if look["pass"] >= level), None)
+def at_level(result: Result, level: float) -> dict[str, Any] | None:
+    """A run where whole solutions first pass that often, between its looks; None if they never do.
+
+    Returns:
+        `pass_others`, drifts, and the cost's `passes` and `seconds`, in a line between the two looks around it.
+    """
+    looks = result["looks"]
+    place = next((place for place, look in enumerate(looks) if look["pass"] >= level), None)
+    if place is None:
+        return None
+    later, earlier = looks[place], looks[max(place - 1, 0)]
+    way = later["pass"] - earlier["pass"]
+    share = (level - earlier["pass"]) / way if way else 1.0
+
+    def between(before: float | None, after: float | None) -> float | None:
+        return None if before is None or after is None else before + share * (after - before)
+
+    found = {name: between(earlier[name], later[name]) for name in ("pass_others", *DRIFTS)}
+    return found | {name: between(earlier["cost"][name], later["cost"][name]) for name in ("passes", "seconds")}
 
 
 def estimate(values: Iterable[float | None]) -> Estimate | None:
@@ -124,20 +138,17 @@ def cost_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def level_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What it took to the first look with a pass rate of `LEVEL`, and what else had moved by then."""
+    """What it took to a pass rate of `LEVEL`, and what else had moved by then."""
     lines = []
     for arm, own in _by_arm(rows).items():
         there = [one["at_level"] for one in own.values() if one["at_level"]]
-        if arm == "none":
-            continue
-        values = [
-            cell(estimate(look["cost"]["passes"] / 1e6 for look in there)),
-            cell(estimate(look["cost"]["seconds"] for look in there), 0),
-            *(cell(estimate(look[name] for look in there)) for name in ("pass", "pass_others", *DRIFTS)),
-        ]
-        lines.append([arm, f"{len(there)} of {len(own)}", *values])
-    head = ["arm", "seeds that get there", "million passes", "processor seconds", "pass rate", "others' pass rate"]
-    return _table([*head, *DRIFTS.values()], lines)
+        if arm != "none":
+            passes = cell(estimate(one["passes"] / 1e6 for one in there))
+            seconds = cell(estimate(one["seconds"] for one in there), 0)
+            others = (cell(estimate(one[name] for one in there)) for name in ("pass_others", *DRIFTS))
+            lines.append([arm, f"{len(there)} of {len(own)}", passes, seconds, *others])
+    head = ["arm", "seeds that get there", "million passes", "processor seconds", "other tasks", *DRIFTS.values()]
+    return _table(head, lines)
 
 
 def render(results: Sequence[Result], description: str) -> str:
@@ -151,7 +162,7 @@ def render(results: Sequence[Result], description: str) -> str:
         if differences is not None:
             parts += [f"Less {BASELINE} on the same seeds:", differences]
         parts += ["What was spent:", cost_table(own)]
-        parts += [f"At the first look with a pass rate of {LEVEL:g} on whole solutions:", level_table(own)]
+        parts += [f"Where whole solutions first have a pass rate of {LEVEL:g}, between two looks:", level_table(own)]
     return "\n\n".join(parts) + "\n"
 
 

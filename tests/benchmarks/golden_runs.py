@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import yaml
 from golden_arms import Bench
-from golden_baselines_protocol import LOOKS, Job, split
+from golden_baselines_protocol import Job, split
 from golden_engine import GoldenEngine
 from golden_meter import Meter, RememberingExecutor
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -129,7 +129,7 @@ class Run:
         looks = [self.look()]
         for method, end in self.job.phases():
             steps = golden_arms.steps(bench, method, self.job)
-            due = sorted({*(share for share in LOOKS if share < end), end})
+            due = self.job.looks(method, end)
             while due := [share for share in due if share > self._share]:
                 while self._share < due[0]:
                     next(steps)

@@ -29,11 +29,11 @@ from golden_baselines_protocol import (
     tuning_jobs,
 )
 from golden_baselines_report import (
+    at_level,
     cell,
     cost_table,
     difference_table,
     estimate,
-    first_look,
     ladder_table,
     level_table,
     row,
@@ -88,6 +88,13 @@ def test_sft_ends_at_its_own_share_and_early_where_something_follows():
     assert job_of("sft").phases() == [("sft", UNTUNED["sft"]["share"])]
     assert job_of("redaction").phases() == [("redaction", 1.0)]
     assert job_of("sft_then_redaction").phases() == [("sft", SFT_FIRST), ("redaction", 1.0)]
+
+
+def test_looks_rise_to_the_end_of_a_phase_and_begin_early_for_sft():
+    job = job_of("sft_then_redaction")
+    assert job.looks("sft", SFT_FIRST) == [1 / 256, 1 / 128, 1 / 64]
+    assert job.looks("redaction", 1.0) == [1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0]
+    assert job.looks("sft", 0.2)[-2:] == [1 / 8, 0.2]
 
 
 def test_a_run_is_known_by_the_settings_that_its_arm_uses():
@@ -178,16 +185,23 @@ def test_costs_are_means_over_seeds():
     assert cost_table(rows).splitlines()[2] == "| grpo | 100 | 0 | 2,000 | 1,000 | 0 | 0 | 60 | 5,000 |"
 
 
-def test_arms_are_compared_at_their_first_look_with_the_same_pass_rate():
+def test_arms_are_compared_where_they_first_have_the_same_pass_rate():
     fast, slow, never = (make_result(job_of("grpo", seed), rate, 0.4) for seed, rate in ((0, 0.9), (1, 0.6), (2, 0.4)))
-    look = first_look(fast, 0.5)
-    assert look is not None
-    assert look["share"] == 0.5
-    assert first_look(never, 0.5) is None
+    # .1 at the start, .5 at half of the budget, .9 at its end.
+    assert at_level(fast, 0.5) == pytest.approx(
+        {"pass_others": 0.1, "drift": 0.2, "drift_prompts": 0.4, "passes": 2_500, "seconds": 30}
+    )
+    # .35 at half of the budget, .6 at its end: three fifths of the way between.
+    found = at_level(slow, 0.5)
+    assert found is not None
+    assert (found["drift"], found["passes"]) == pytest.approx((0.32, 4_000))
+    assert at_level(never, 0.5) is None
+    assert at_level(never, 0.1) == pytest.approx(
+        {"pass_others": 0.1, "drift": 0.0, "drift_prompts": 0.0, "passes": 0, "seconds": 0}
+    )
     line = level_table([row(result) for result in (fast, slow, never)]).splitlines()[2]
-    assert line.startswith("| grpo | 2 of 3 | 0.004 [0.003, 0.005] | 45 [30, 60] | 0.550 [0.500, 0.600] | 0.100")
-    assert "| 0.300 [0.200, 0.400] |" in line
-    assert level_table([row(never)]).splitlines()[2].startswith("| grpo | 0 of 1 | - | - |")
+    assert line.startswith("| grpo | 2 of 3 | 0.003 [0.003, 0.004] | 39 [30, 48] | 0.100 [0.100, 0.100] | 0.260 [0.2")
+    assert level_table([row(never)]).splitlines()[2].startswith("| grpo | 0 of 1 | - | - | - |")
 
 
 # ------------------------------ the command ------------------------------
@@ -230,15 +244,15 @@ def test_all_arms_are_tuned_and_run_on_every_seed(lab: Lab, tmp_path: Path):
     tuning = [job for job in lab.made if job.for_tuning]
     assert Counter(job.arm for job in tuning) == {method: len(own) for method, own in CANDIDATES.items()}
     reported = Counter((job.arm, job.solutions) for job in lab.made if not job.for_tuning)
-    assert reported == {(arm, solutions): 3 for arm in ARMS for solutions in (5, 2)}
+    assert reported == {(arm, solutions): 3 for arm in ARMS for solutions in (4, 2)}
     tuned = json.loads((tmp_path / "out/tuned.json").read_text())
     assert {job.setting("redaction", "rate") for job in lab.made if job.arm == "sft_then_redaction"} == {
         tuned["redaction"]["rate"]
     }
     content = json.loads((tmp_path / "out/results.json").read_text())
-    assert len(content["runs"]) == 36
+    assert len(content["runs"]) == 42
     text = (tmp_path / "out/golden_baselines.md").read_text()
-    assert text.index("## 5 golden solutions") < text.index("## 2 golden solutions")
+    assert text.index("## 4 golden solutions") < text.index("## 2 golden solutions")
     assert "| arm less sft |" in text
 
 
@@ -258,19 +272,19 @@ def test_a_second_call_makes_no_run_and_one_after_a_kill_only_those_that_lack(la
     written = {path.name: path.read_text() for path in folder.iterdir()}
     assert set(written) == {"runs.jsonl", "base.json", "tuned.json", "results.json", "golden_baselines.md"}
     assert not set(lab.made) & set(kept)
-    assert len(set(lab.made) | first) == 18 + 36 == len(lab.made) + len(kept)
+    assert len(set(lab.made) | first) == sum(map(len, CANDIDATES.values())) + 42 == len(lab.made) + len(kept)
     lab.made.clear()
     call(folder)
     assert lab.made == []
     assert {path.name: path.read_text() for path in folder.iterdir()} == written
-    call(folder, "--seeds", "4", "--arms", "none", "sft", "--solutions", "5")
+    call(folder, "--seeds", "4", "--arms", "none", "sft", "--solutions", "4")
     assert [(job.arm, job.seed) for job in lab.made] == [("sft", 3), ("none", 3)]
 
 
 def test_the_quick_form_tunes_nothing(lab: Lab, tmp_path: Path):
     call(tmp_path / "out", "--quick")
     assert Counter(job.arm for job in lab.made) == dict.fromkeys(ARMS, 1)
-    assert {(job.solutions, job.samples, job.for_tuning) for job in lab.made} == {(3, 8, False)}
+    assert {(job.solutions, job.samples, job.for_tuning) for job in lab.made} == {(2, 8, False)}
     assert "untuned" in (tmp_path / "out/golden_baselines.md").read_text()
 
 
@@ -313,7 +327,7 @@ def test_settings_that_lack_a_method_are_refused_before_any_run(lab: Lab, tmp_pa
     (tmp_path / "tuned.json").write_text(json.dumps({"sft": UNTUNED["sft"]}))
     with pytest.raises(SystemExit):
         call(tmp_path / "out", "--settings", str(tmp_path / "tuned.json"))
-    assert "has no settings of grpo, redaction" in capsys.readouterr().err
+    assert "has no settings of grpo, prefix_grpo, redaction" in capsys.readouterr().err
     assert lab.made == []
 
 

@@ -205,6 +205,19 @@ def test_grpo_raises_what_passed_and_makes_no_step_without_an_advantage(engine: 
     assert moved[0] > 0 > max(moved[1:])
 
 
+def test_grpo_learns_a_response_behind_what_was_given(engine: GoldenEngine):
+    optimizer = torch.optim.SGD(engine.model.parameters(), lr=1e-3)
+    p = PROBLEMS[0]
+    answers = [Answer(p, p.given(3), ids(text), True) for text in ("right", "wrong")]
+    texts = [[*p.prompt_ids, *p.given(3), *answer.made] for answer in answers]
+    before = engine.prompt_log_probs(texts)
+    grpo_update(engine, optimizer, answers, [1.0, 0.0], updates=1)
+    right, wrong = (
+        sum(now[-5:]) - sum(was[-5:]) for now, was in zip(engine.prompt_log_probs(texts), before, strict=True)
+    )
+    assert right > 0 > wrong
+
+
 def test_a_problem_comes_once_per_turn():
     batches = golden_arms._turns([*PROBLEMS, problem("e"), problem("f")], np.random.default_rng(0))
     names = [p.id for _ in range(6) for p in next(batches)]
@@ -252,6 +265,7 @@ def test_equal_programs_run_once_and_pauses_cost_nothing(engine: GoldenEngine):
 RUN_SETTINGS = {
     "sft": (("sft.rate", 1e-2), ("sft.share", 0.5)),
     "grpo": (("grpo.rate", 1e-3), ("grpo.updates", 1.0)),
+    "prefix_grpo": (("prefix_grpo.rate", 1e-3), ("prefix_grpo.updates", 1.0)),
     "redaction": (("redaction.rate", 0.1),),
 }
 
