@@ -203,6 +203,9 @@ def test_grpo_raises_what_passed_and_makes_no_step_without_an_advantage(engine: 
     assert engine.counts["updates"] == 2
     moved = [log_prob(engine, answer) - was for answer, was in zip(answers, before, strict=True)]
     assert moved[0] > 0 > max(moved[1:])
+    # What was read under the weights before the step is forgotten.
+    anew = GoldenEngine(engine.model, PAD, END, seed=0)
+    assert log_prob(engine, answers[0]) == pytest.approx(log_prob(anew, answers[0]), abs=1e-5)
 
 
 def test_grpo_learns_a_response_behind_what_was_given(engine: GoldenEngine):
