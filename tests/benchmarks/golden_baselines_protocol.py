@@ -196,8 +196,14 @@ def choose(results: Sequence[Result]) -> dict[str, float]:
     """Settings of the candidate with the best pass rate at its last look; of those as good, with the least drift."""
     best = max(result["looks"][-1]["pass"] for result in results)
     as_good = [result for result in results if result["looks"][-1]["pass"] >= best - AS_GOOD]
-    chosen = min(as_good, key=lambda result: result["looks"][-1]["drift"])
+    chosen = min(as_good, key=_drift)
     return {name.partition(".")[2]: value for name, value in Job.from_json(chosen["job"]).settings}
+
+
+def _drift(result: Result) -> float:
+    """Of the other tasks' solutions at the end; of the prompts, where there are no other tasks."""
+    last = result["looks"][-1]
+    return last["drift_prompts"] if last["drift"] is None else last["drift"]
 
 
 # ------------------------------ finished runs ------------------------------

@@ -170,7 +170,7 @@ class Run:
             "pass_others": _mean(rates[name] for name in self.others),
             "golden": _mean(golden[name] for name in self.trained),
             "golden_others": _mean(golden[name] for name in self.others),
-            "drift": drift_prompts if drift is None else drift,
+            "drift": drift,
             "drift_prompts": drift_prompts,
         }
 

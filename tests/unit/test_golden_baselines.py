@@ -147,6 +147,18 @@ def test_the_best_pass_rate_wins_and_among_equals_the_least_drift():
     assert choose(results) == {"rate": 0.12}
 
 
+def test_without_other_tasks_the_prompts_drift_decides():
+    results = [make_result(job, 0.5) for job in tuning_jobs("redaction", 5, 1_000, 8)]
+    for result, drift in zip(results, (0.3, 0.1, 0.2), strict=True):
+        result["looks"][-1] |= {"drift": None, "drift_prompts": drift}
+    assert choose(results) == {"rate": 0.06}
+    reported = make_result(job_of("sft"), 0.9)
+    for look in reported["looks"]:
+        look["drift"] = None
+    assert ladder_table([row(reported)]).endswith("| - | 0.020 |")
+    assert level_table([row(reported)]).endswith("| - | 0.010 |")
+
+
 # ------------------------------ tables ------------------------------
 
 
