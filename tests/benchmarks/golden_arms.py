@@ -27,10 +27,11 @@ from golden_baselines_protocol import Job
 from golden_engine import GoldenEngine, make_worker, take_step
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, get_adv_estimator_fn
 
+from recipe.golden_redaction.method.judging import Answer, Judge
 from recipe.golden_redaction.method.labelled_states import StateTokens, mini_batches
 from recipe.golden_redaction.method.problems import Problem
 from recipe.golden_redaction.method.redaction import RedactionController
-from recipe.golden_redaction.method.rollouts import Answer, StateVisitor
+from recipe.golden_redaction.method.rollouts import StateVisitor
 from recipe.golden_redaction.method.visits import mean_label
 from recipe.golden_redaction.settings import GoldenSettings
 from recipe.golden_redaction.texts import TextLogProbs
@@ -46,7 +47,8 @@ class Bench:
 
     Attributes:
         engine: The model that is trained.
-        visitor: Asks it, and runs programs.
+        visitor: Asks it about states.
+        judge: Runs programs.
         problems: Those whose golden solutions, or rewards, the run may use.
         closing: Token ids that end an answer.
         golden: Settings of golden redaction, the demo's.
@@ -55,6 +57,7 @@ class Bench:
 
     engine: GoldenEngine
     visitor: StateVisitor
+    judge: Judge
     problems: Sequence[Problem]
     closing: tuple[int, ...]
     golden: GoldenSettings
@@ -149,7 +152,7 @@ def _learn_from(
         for (problem, k), samples in zip(states, bench.engine.generate(requests), strict=True)
         for ids, _ in samples
     ]
-    rewards = [rollout.reward for rollout in bench.visitor.judge(answers)]
+    rewards = [rollout.reward for rollout in bench.judge.session()(answers)]
     labelled = [(answer, reward) for answer, reward in zip(answers, rewards, strict=True) if reward is not None]
     if labelled:
         grpo_update(bench.engine, optimizer, *zip(*labelled, strict=True), updates=updates)

@@ -24,6 +24,7 @@ from recipe.golden_redaction.evaluate import ATTEMPTS, measure
 from recipe.golden_redaction.evaluation.settings import Question
 from recipe.golden_redaction.evaluation.states import choose_rungs
 from recipe.golden_redaction.evaluation.tables import summarize
+from recipe.golden_redaction.method.judging import ProgramJudge
 from recipe.golden_redaction.method.problems import Problem, hold_out, read_problems
 from recipe.golden_redaction.method.redaction import RedactedState
 from recipe.golden_redaction.method.rollouts import StateVisitor
@@ -111,10 +112,10 @@ class Run:
         tokenizer = material.tokenizer
         end = int(tokenizer.eos_token_id)
         self.engine = GoldenEngine(copy.deepcopy(material.model), int(tokenizer.pad_token_id), end, job.seed)
+        self.judge = ProgramJudge(self.executor, tokenizer, with_outputs=False)
         self.visitor = StateVisitor(
-            self.engine, self.executor, tokenizer, frozenset({end}), material.golden.credit,
-            material.golden.max_new_tokens, with_outputs=False,
-        )  # fmt: skip
+            self.engine, self.judge, frozenset({end}), material.golden.credit, material.golden.max_new_tokens
+        )
         self.by_id = {problem.id: problem for problem in material.problems}
         self.trained, self.others = split(list(self.by_id), job.solutions, job.seed)
         self.base = self._text_log_probs()
@@ -123,7 +124,7 @@ class Run:
     def make(self) -> dict[str, Any]:
         """Learn, with looks; the result without its job."""
         bench = Bench(
-            self.engine, self.visitor, [self.by_id[name] for name in self.trained],
+            self.engine, self.visitor, self.judge, [self.by_id[name] for name in self.trained],
             tuple(closing_ids(self.material.tokenizer)), self.material.golden, self.job.seed,
         )  # fmt: skip
         looks = [self.look()]
