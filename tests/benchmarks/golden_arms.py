@@ -142,7 +142,7 @@ def prefix_grpo(bench: Bench, rate: float, updates: int) -> Generator[None, None
 def _learn_from(
     bench: Bench, optimizer: Any, states: Sequence[tuple[Problem, int]], updates: int
 ) -> list[float | None]:
-    """An update from rollouts of different problems with so many tokens hidden; the mean reward of each."""
+    """An update from rollouts of different problems with k tokens hidden each; the mean reward of each."""
     requests = [
         Continuations(problem.state(k), GROUP, bench.golden.max_new_tokens, place)
         for place, (problem, k) in enumerate(states)

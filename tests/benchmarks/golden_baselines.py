@@ -1,4 +1,4 @@
-"""Golden redaction beside SFT on the same golden solutions and GRPO at equal compute, on the same ladder.
+"""Golden redaction, SFT on the same golden solutions and GRPO at equal compute, on the same ladder.
 
     make demo-arc-data                                         # the base model and its 8 tasks, minutes; once
     python tests/benchmarks/golden_baselines.py                # all of it: about two hours on 2 idle cores
@@ -63,7 +63,7 @@ whether even that holds.
 The quick form: one seed, 2 solutions, a tenth of the budget, 8 answers per state, settings of `UNTUNED`: whether it
 runs, no more.
 
-Files in --output: runs.jsonl (finished runs, those of tuning too: a second call only adds what is missing, so code that
+Files in --output: runs.jsonl (finished runs, including tuning: a second call only adds what is missing, so code that
 was changed needs another folder), base.json (which model and data these are of), tuned.json, results.json,
 golden_baselines.md.
 """
@@ -176,7 +176,7 @@ def describe(args: argparse.Namespace, tuned: Tuned) -> str:
     settings = "; ".join(
         f"{method} {', '.join(f'{name} {value:g}' for name, value in own.items())}" for method, own in tuned.items()
     )
-    how = "untuned" if args.quick else f"of {args.settings.name}" if args.settings else "tuned on a seed of their own"
+    how = "untuned" if args.quick else f"of {args.settings.name}" if args.settings else "tuned on a separate seed"
     return (
         f"{args.seeds} seed{'s' * (args.seeds > 1)}, {args.budget:,} passes per golden solution (a token position "
         f"without a gradient counts 1, with one 3), {args.samples} answers per state. Settings, {how}: {settings}. "
@@ -191,7 +191,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.ArgumentParser, arg
     parser.add_argument("--solutions", nargs="+", type=int, help="golden solutions of a run, of 8 (4 2; --quick 2)")
     parser.add_argument("--budget", type=int, help=f"passes per solution ({BUDGET:,}; --quick {QUICK_BUDGET:,})")
     parser.add_argument("--samples", type=int, help=f"answers per state ({SAMPLES}; --quick {QUICK_SAMPLES})")
-    parser.add_argument("--quick", action="store_true", help="untuned and small, in a folder of its own")
+    parser.add_argument("--quick", action="store_true", help="untuned and small, in a separate folder")
     parser.add_argument("--output", type=Path, help=f"folder ({OUTPUT.relative_to(ROOT)}, with --quick .._quick)")
     parser.add_argument("--workers", type=int, default=2, help="processes side by side, one thread each")
     parser.add_argument("--settings", type=Path, metavar="FILE", help="a tuned.json, instead of tuning")
@@ -222,9 +222,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with start_workers(args.workers) as workers:
             print(collect(args, given, store, workers))
     except BrokenProcessPool:
-        raise SystemExit("a worker died, perhaps for lack of memory: the same command goes on where it was") from None
+        raise SystemExit("a worker died, perhaps for lack of memory: the same command continues where it was") from None
     except KeyboardInterrupt:
-        raise SystemExit("stopped: the same command goes on where it was") from None
+        raise SystemExit("stopped: the same command continues where it was") from None
 
 
 if __name__ == "__main__":

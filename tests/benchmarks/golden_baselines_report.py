@@ -154,7 +154,7 @@ def level_table(rows: Sequence[Mapping[str, Any]]) -> str:
 def render(results: Sequence[Result], description: str) -> str:
     """All tables, those of each number of solutions together."""
     rows = [row(result) for result in results]
-    parts = ["# Golden redaction beside SFT and GRPO", description]
+    parts = ["# Golden redaction, SFT and GRPO", description]
     for solutions in sorted({one["job"]["solutions"] for one in rows}, reverse=True):
         own = [one for one in rows if one["job"]["solutions"] == solutions]
         parts += [f"## {solutions} golden solution{'s' * (solutions > 1)}", "The ladder at the end:", ladder_table(own)]

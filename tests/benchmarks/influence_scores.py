@@ -23,7 +23,7 @@ class Scorer:
         weighted: Importance weights of validation rollouts, as in the product; false: all are 1.
         sequence: G is of IIF's loss, which has no importance weights.
         preconditioner: Of G, as in the product.
-        cosine: Scores are divided by the norms of the samples' gradients (not by G's, which is one number a step), in
+        cosine: Scores are divided by the norms of the samples' gradients (not by G's, which is one number per step), in
             the geometry of the preconditioner.
 
     Raises:

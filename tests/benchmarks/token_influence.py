@@ -25,7 +25,7 @@ def token_shares(
         policy: Its weights are moved and put back.
         samples: B of them.
         advantages_BT: Of the update.
-        direction: D by parameter name: G, or what a preconditioner makes of it.
+        direction: D by parameter name: G, preconditioned or not.
 
     Returns:
         (B, T) float32; 0 for padding.

@@ -4,14 +4,14 @@
     python tests/benchmarks/tracin_toxicity_runs.py                # all arms, 3 seeds
     python tests/benchmarks/tracin_toxicity_runs.py --arms grpo grpo_tracin --seeds 1 --steps 20
 
-Each run is `python -m recipe.tracin.main +backend=cpu +experiment=tracin_toxicity` in a run folder of its own, with
+Each run is `python -m recipe.tracin.main +backend=cpu +experiment=tracin_toxicity` in a separate run folder, with
 
     grpo          tracin.enable=false
     grpo_tracin   as the experiment is
     ppo           tracin.enable=false, and GAE with a critic, which begins as the base model
     ppo_tracin    GAE with a critic
 
-A seed decides the order of the data and TracIn's validation prompts; vLLM draws anew in every run. Arms take turns
+A seed decides the order of the data and TracIn's validation prompts; vLLM draws differently in every run. Arms take turns
 within a seed, so that a machine that gets slower does not favor one of them. Finished runs are skipped. One that was
 interrupted resumes from its last checkpoint, and a longer --steps continues all. --report starts nothing and
 reports what is finished.

@@ -105,7 +105,7 @@ REFUSED = [
     ("golden_redaction", "algorithm.filter_groups.enable=true", "algorithm.filter_groups.enable", "at false"),
     ("golden_redaction", "critic.enable=true", "critic.enable", "at false"),
     ("golden_redaction", "reward.custom_reward_function.path=mine.py", "reward.custom_reward_function", "the sandbox"),
-    ("golden_redaction", "reward.reward_model.enable=true", "reward.reward_model.enable", "the sandbox judges"),
+    ("golden_redaction", "reward.reward_model.enable=true", "reward.reward_model.enable", "golden.verifier judges"),
     ("golden_redaction", "trainer.rollout_data_dir=dumps", "trainer.rollout_data_dir=dumps", "verl_ext.report trace"),
     ("golden_redaction", "trainer.validation_data_dir=dumps", "trainer.validation_data_dir", "golden_probes.jsonl"),
     ("golden_redaction", "trainer.log_val_generations=4", "trainer.log_val_generations=4", "golden_probes.jsonl"),
