@@ -11,7 +11,7 @@ Each run is `python -m recipe.tracin.main +backend=cpu +experiment=tracin_toxici
     ppo           tracin.enable=false, and GAE with a critic, which begins as the base model
     ppo_tracin    GAE with a critic
 
-A seed decides the order of the data and TracIn's validation prompts; vLLM draws differently in every run. Arms take turns
+A seed decides the order of the data and TracIn's validation prompts; vLLM is not seeded. Arms take turns
 within a seed, so that a machine that gets slower does not favor one of them. Finished runs are skipped. One that was
 interrupted resumes from its last checkpoint, and a longer --steps continues all. --report starts nothing and
 reports what is finished.
