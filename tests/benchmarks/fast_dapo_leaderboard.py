@@ -55,7 +55,8 @@ updates; three times the budgets. It shares nothing but the protocol with the fi
 The quick form: pool B, 2 seeds, 20,000 rollouts, 6 candidates (3 batches, 2 rates, 4 updates) on two tuning seeds.
 
 Files in --output: tuning.jsonl and runs.jsonl (finished runs: a second call only adds what is missing, so a method that
-was changed needs another folder), tuned.json, results.json (one row a run), leaderboard.md, curves.svg.
+was changed needs another folder), tuned.json, results.json (one row per run), summary.json (one row per method and
+pool), leaderboard.md, curves.svg, curves_POOL.svg. `leaderboard_summary.py DIR` publishes them in the docs.
 """
 
 import argparse

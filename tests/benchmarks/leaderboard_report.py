@@ -240,8 +240,9 @@ def _collapses(falls: Sequence[float]) -> str:
 
 
 def write_report(folder: Path, results: Sequence[Result], protocol: str) -> str:
-    """Write results.json, leaderboard.md and curves.svg into `folder`; returns the Markdown."""
+    """Write results.json, summary.json, leaderboard.md and curves*.svg into `folder`; returns the Markdown."""
     from leaderboard_plot import plot
+    from leaderboard_summary import summarize, write
 
     pools = dict.fromkeys(result["job"]["pool"] for result in results)
     seconds = {name: sum(result["seconds"][name] for result in results) for name in results[0]["seconds"]}
@@ -257,5 +258,8 @@ def write_report(folder: Path, results: Sequence[Result], protocol: str) -> str:
     rows = ",\n".join(json.dumps(row(result)) for result in results)
     (folder / "results.json").write_text(f"[\n{rows}\n]\n", encoding="utf-8")
     (folder / "leaderboard.md").write_text(text, encoding="utf-8")
+    write(folder / "summary.json", summarize(results))
     plot(results, folder / "curves.svg")
+    for pool in pools:
+        plot([result for result in results if result["job"]["pool"] == pool], folder / f"curves_{pool}.svg")
     return text

@@ -56,7 +56,16 @@ def test_the_balanced_form_has_a_folder_and_published_settings_of_its_own(lab: L
 def test_a_quick_call_writes_everything(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture):
     folder = tmp_path / "board"
     call(folder)
-    names = {"tuning.jsonl", "runs.jsonl", "tuned.json", "results.json", "leaderboard.md", "curves.svg"}
+    names = {
+        "tuning.jsonl",
+        "runs.jsonl",
+        "tuned.json",
+        "results.json",
+        "leaderboard.md",
+        "curves.svg",
+        "curves_B.svg",
+        "summary.json",
+    }
     assert {path.name for path in folder.iterdir()} == names | {"base_models.json"}
     rows = json.loads((folder / "results.json").read_text())
     assert [(row["method"], row["pool"], row["seed"]) for row in rows] == [

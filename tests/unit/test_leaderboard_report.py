@@ -170,7 +170,9 @@ def test_without_a_uniform_method_there_is_nothing_to_compare_with():
 def test_everything_is_written(tmp_path: Path):
     results = [*runs("uniform_rloo", 0.05, 0.06), *runs("spo", 0.1, 0.2, settings=Settings(6e-4, 128, 1, 2), pool="E")]
     text = write_report(tmp_path, results, "What was done.")
-    assert {path.name for path in tmp_path.iterdir()} == {"results.json", "leaderboard.md", "curves.svg"}
+    written = {path.name for path in tmp_path.iterdir()}
+    pictures = {"curves.svg", "curves_B.svg", "curves_E.svg"}
+    assert written == {"results.json", "summary.json", "leaderboard.md"} | pictures
     assert (tmp_path / "leaderboard.md").read_text() == text
     assert text.index("## Pool B") < text.index("uniform RLOO") < text.index("## Pool E") < text.index("SPO | 128 x 1")
     assert json.loads((tmp_path / "results.json").read_text()) == [row(result) for result in results]
