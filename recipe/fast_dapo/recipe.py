@@ -56,7 +56,8 @@ def warnings(config: DictConfig) -> Iterator[str]:
     """Single rollouts with many updates on late batches, which collapsed in the safety suite."""
     mode, actor = config.trainer.v1.trainer_mode, config.actor_rollout_ref.actor
     updates = actor.ppo_epochs * max(1, config.data.train_batch_size // actor.ppo_mini_batch_size)
-    is_single = config.curriculum.enable and config.curriculum.n + config.curriculum.n_continue == 1
+    node = config.curriculum
+    is_single = node.enable and (node.get("n"), node.get("n_continue")) == (1, 0)
     if mode != "sync" and is_single and updates > MOST_LATE_UPDATES:
         yield (
             f"{updates} updates per batch of single rollouts with trainer.v1.trainer_mode={mode}: with 4, one of two "

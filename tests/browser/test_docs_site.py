@@ -188,7 +188,7 @@ def test_the_reference_of_the_code_has_signatures_whose_types_are_links(browser:
     text = page.locator("article").inner_text()
     assert "DataController(settings: CurriculumSettings" in text
     assert "get_training_data() -> list[TrainingGroup]" in text
-    assert "Takes out the train_batch_size prompts that finished first" in text
+    assert "Removes and returns the train_batch_size prompts that finished first" in text
     # An option with its default and its meaning.
     assert "max_staleness: int | None = Field(default=4" in text
     page.locator("article code a", has_text="CurriculumSettings").first.click()

@@ -120,7 +120,7 @@ GOOD = [
     Line(DEMO, f"{REWARD}graded.py curriculum.success_threshold=null curriculum.band=[0.2,0.8]"),
     Line(DEMO, f"{REWARD}signed.py"),
     Line(DEMO, f"{REWARD}waiting.py"),
-    Line(DEMO, "data.val_files={data}/train.parquet", also="warning +600 of 600 prompts of .* are trained on"),
+    Line(DEMO, "data.val_files={data}/train.parquet", also="warning +600 of 600 prompts of .* are also trained on"),
     Line(DEMO, "trainer.n_gpus_per_node=2"),
     Line(DEMO, "+actor_rollout_ref.rollout.engine_kwargs.vllm.max_logprobs=64"),
     Line(DEMO, "+actor_rollout_ref.model.override_config.attention_dropout=0.0"),

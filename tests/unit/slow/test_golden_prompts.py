@@ -162,7 +162,7 @@ def test_golden_solutions_of_another_form_are_refused(tokenizer):
         golden_text(SOURCE.replace("input_grid", "grid"))
     with pytest.raises(ValueError, match="must not contain ```"):
         golden_text(SOURCE + "# ```")
-    with pytest.raises(ValueError, match="go on after"):
+    with pytest.raises(ValueError, match="continue after"):
         golden_text(SOURCE[: SOURCE.index("Observations:") + len("Observations:")] + "\n  ")
 
     class Lossy:

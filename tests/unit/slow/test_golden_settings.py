@@ -132,7 +132,7 @@ def test_every_setting_is_read():
         ("golden.probe.shares=[1.5]", "golden.probe.shares must be a list, each a number in (0, 1], got 1.5"),
         ("golden.probe.shares=[true]", "golden.probe.shares must be a list, each a number in (0, 1], got True"),
         ("golden.probe.shares=[1,0.5]", "golden.probe: shares must be strictly increasing, got [1.0, 0.5]"),
-        ("golden.probe.shares=[0.5,0.5]", "golden.probe: shares must rise, each there once, got [0.5, 0.5]"),
+        ("golden.probe.shares=[0.5,0.5]", "golden.probe: shares must be strictly increasing, got [0.5, 0.5]"),
         ("golden.probe.rollouts=0", "golden.probe.rollouts must be an int >= 1, got 0"),
         ("golden.credit=null", "golden.credit must be a mapping of settings, got None: see configs/signal/golden.yaml"),
         ("+golden.entries_per_updat=1", "did you mean golden.entries_per_update?"),

@@ -319,7 +319,7 @@ def test_shared_prompts_are_counted_per_file(tmp_path: Path):
         make_data(tmp_path / f"{name}.parquet", numbers)
     train, other, half = (str(tmp_path / f"{name}.parquet") for name in ("train", "other", "half"))
     (warning,) = prompts.shared_prompts([train], [other, half], "prompt")
-    assert warning.startswith(f"2 of 4 prompts of {half} are trained on")
+    assert warning.startswith(f"2 of 4 prompts of {half} are also trained on")
 
 
 # ------------------------------ resumed ------------------------------

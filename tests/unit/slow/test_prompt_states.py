@@ -127,7 +127,7 @@ def test_the_command_writes_files_that_the_prior_learns_from(tmp_path, model_fol
     expected, share = principal_components(last_states(model, encode(prompts, tokenizer, {}, "file"), 100), 2)
     got = np.array([info["prompt_state"] for frame in frames for info in frame["extra_info"]])
     np.testing.assert_allclose(got, expected, atol=1e-5)
-    assert f"2 components hold {share:.0%}" in capsys.readouterr().out
+    assert f"2 components explain {share:.0%}" in capsys.readouterr().out
     features = prompt_features(["sums"] * 4, frames[0]["prompt"], frames[0]["extra_info"])
     assert features.names == ("length", "extra_info.prompt_state.0", "extra_info.prompt_state.1")
     np.testing.assert_allclose(features.values_PF[:, 1:], expected[:4], atol=1e-5)
