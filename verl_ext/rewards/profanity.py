@@ -29,7 +29,7 @@ def toxicity_of(text: str) -> float:
     try:
         from profanity_check import predict_prob
     except ModuleNotFoundError as error:
-        raise SignalError(f"profanity reward: {error}. Install it: pip install 'verl-signal[toxicity]'") from None
+        raise SignalError(f"profanity reward: {error}. Install it: pip install alt-profanity-check") from None
     return float(predict_prob([text])[0])
 
 
