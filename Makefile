@@ -81,7 +81,6 @@ demo-data: setup  ## Make the demo's data and base model (both cached)
 
 demo: demo-data  ## Train: a real Fast DAPO run on the CPU, to the end
 	@$(PY) -m recipe.fast_dapo.main +backend=cpu +experiment=arithmetic_demo
-	@$(PY) -m verl_ext.report run outputs/fast_dapo_demo
 
 # Only root can install; anybody else gets skipped tests, and a line that says so. CI sets REQUIRE_BROWSER and fails.
 browser:
@@ -98,7 +97,6 @@ demo-arc-data: setup
 
 demo-arc: demo-arc-data  ## Golden redaction on the CPU, to the end. ARC=FILE: on ARC's own tasks
 	@$(PY) -m recipe.golden_redaction.main --config-name golden_redaction_cpu
-	@$(PY) -m verl_ext.report run outputs/golden_redaction_demo
 	@$(PY) -m verl_ext.report trace outputs/golden_redaction_demo --tasks $(ARC)
 
 demo-real-data: setup
@@ -107,7 +105,6 @@ demo-real-data: setup
 
 demo-real: demo-real-data  ## Fast DAPO on SmolLM2-135M and SVAMP's word problems, to the end: an estimated two hours. SVAMP=FILE
 	@$(PY) -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu
-	@$(PY) -m verl_ext.report run outputs/smollm2_svamp
 
 # Processes that share the tests' files; a file stays in one process, with what it has set up.
 PARALLEL := -n $(or $(JOBS),2) --dist loadfile
