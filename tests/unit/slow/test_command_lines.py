@@ -168,7 +168,7 @@ BAD = [
     ),
     Line(DEMO, "curriculum.baseline=posterior", "adv_estimator=rloo has no effect with curriculum.baseline=posterior"),
     Line(
-        PLAIN, "algorithm.adv_estimator=grpo", "adv_estimator=grpo has no say .*for the estimator \\+signal=two_phase"
+        PLAIN, "algorithm.adv_estimator=grpo", "adv_estimator=grpo has no effect .*for the estimator \\+signal=two_phase"
     ),
     Line(DEMO, "data.train_batch_size=0", "train_batch_size"),
     Line(DEMO, "data.max_response_length=0", "data.max_response_length must be a whole number of at least 1, got 0"),
@@ -212,7 +212,7 @@ BAD = [
         PLAIN, "model_engine=megatron", "model_engine=megatron, and megatron-core is not installed; megatron-core and"
     ),
     Line(PLAIN, "model_engine=veomni", r"and veomni is not installed; veomni==0\.1\.11 is needed"),
-    Line(PLAIN, "model_engine=torchtitan trainer.save_freq=20", "writes weights at every 500th step alone"),
+    Line(PLAIN, "model_engine=torchtitan trainer.save_freq=20", "writes weights only at every 500th step"),
     Line(PLAIN, "actor_rollout_ref.actor.strategy=megatron", "it is of another engine than model_engine"),
     Line(PLAIN, "tracin.enable=true model_engine=megatron", "scores are computed inside FSDP2's modules"),
     Line(DEMO, "model_engine=megatron", "the CPU backend trains only with FSDP2. Leave it at dp"),
@@ -235,7 +235,7 @@ BAD = [
     # Models.
     Line(DEMO, "actor_rollout_ref.model.path={models}/nowhere", "no such folder"),
     Line(DEMO, "actor_rollout_ref.model.path={models}/no_weights", "there are no weights"),
-    Line(DEMO, "actor_rollout_ref.model.path={models}/cut_weights", "model.safetensors is not whole"),
+    Line(DEMO, "actor_rollout_ref.model.path={models}/cut_weights", "model.safetensors is incomplete"),
     Line(DEMO, "actor_rollout_ref.model.path={models}/no_config", "there is no config.json"),
     Line(DEMO, "actor_rollout_ref.model.path={models}/empty", "there is no config.json"),
     Line(DEMO, "actor_rollout_ref.model.path={models}/no_template", "the tokenizer has no chat template"),
