@@ -1,6 +1,6 @@
 """Do the posterior's predictions follow the policy? Predicted against observed pass rates of choose's prompts.
 
-    python tests/benchmarks/fast_dapo_calibration.py                # all pools, 3 seeds: about 10 minutes of two cores
+    python tests/benchmarks/fast_dapo_calibration.py                # all pools, 3 seeds: about 15 minutes of two cores
     python tests/benchmarks/fast_dapo_calibration.py --pools C --seeds 1
 
 Runs choose as the leaderboard does, at its published settings, for 12,000 rollouts, with and without recalibration

@@ -168,7 +168,9 @@ BAD = [
     ),
     Line(DEMO, "curriculum.baseline=posterior", "adv_estimator=rloo has no effect with curriculum.baseline=posterior"),
     Line(
-        PLAIN, "algorithm.adv_estimator=grpo", "adv_estimator=grpo has no effect .*for the estimator \\+signal=two_phase"
+        PLAIN,
+        "algorithm.adv_estimator=grpo",
+        "adv_estimator=grpo has no effect .*for the estimator \\+signal=two_phase",
     ),
     Line(DEMO, "data.train_batch_size=0", "train_batch_size"),
     Line(DEMO, "data.max_response_length=0", "data.max_response_length must be a whole number of at least 1, got 0"),
