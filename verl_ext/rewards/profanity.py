@@ -27,7 +27,7 @@ def toxicity_of(text: str) -> float:
         SignalError: The package is not installed.
     """
     try:
-        from profanity_check import predict_prob
+        from profanity_check import predict_prob  # pyright: ignore[reportMissingImports]  # an extra
     except ModuleNotFoundError as error:
         raise SignalError(f"profanity reward: {error}. Install it: pip install alt-profanity-check") from None
     return float(predict_prob([text])[0])
