@@ -144,7 +144,13 @@ def test_ctrl_c_is_left_to_the_command(tmp_path):
         f"sys.exit(runs.train(runs.Run('grpo', 0, 8, pathlib.Path({str(tmp_path)!r}))))\n"
     )
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment,
+        start_new_session=True,
+        # A shell's background jobs ignore it, and so would this one when the tests run in one.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     log = Run("grpo", 0, 8, tmp_path).log
     deadline = time.monotonic() + 60
     while not (log.exists() and "started" in log.read_text()):
