@@ -14,11 +14,12 @@ from recipe.golden_redaction.records.records import warm_start
 from recipe.golden_redaction.records.schema import RecordError
 from recipe.golden_redaction.sandbox import make_executor
 from recipe.golden_redaction.settings import GoldenSettings, read_settings
+from verl_ext.arc.prompts import decode_answer
 from verl_ext.core.errors import ConfigError
 from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.data.row_report import reasons
 from verl_ext.launch.launch import choose_reward
-from verl_ext.launch.preflight.reward import function_name, load_function
+from verl_ext.launch.preflight.reward import TIMEOUT_S, function_name, in_child, load_function
 from verl_ext.sandbox.policy import SandboxUnavailableError
 
 # Golden solutions that the reward function is tried on before Ray starts.
@@ -178,9 +179,17 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
 def _check_verifier(config: DictConfig, problems: Sequence[Problem], tokenizer: Any) -> str:
     """Try the reward function on the first golden solutions; what was tried, in words."""
     first = [problem for problem in problems[:TRIED_SOLUTIONS] if isinstance(problem, WorkedProblem)]
-    function = load_function(config)
-    check_solutions(first, lambda case, text: is_right(function, case, text), tokenizer)
-    return f"{function_name(config)}, which calls the first {len(first)} golden solutions right"
+    name, texts = function_name(config), [decode_answer(problem.golden_ids, tokenizer) for problem in first]
+
+    def try_all() -> list[bool]:
+        function = load_function(config)
+        return [is_right(function, problem.case, text) for problem, text in zip(first, texts, strict=True)]
+
+    passes = in_child(try_all, TIMEOUT_S)  # a user's function may hang, fail, or end its process
+    if isinstance(passes, str):
+        raise ConfigError(f"{name}: {passes}")
+    check_solutions(first, passes, tokenizer)
+    return f"{name}, which calls the first {len(first)} golden solutions right"
 
 
 def _reward(problems: list[Problem]) -> str:

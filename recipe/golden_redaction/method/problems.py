@@ -183,8 +183,11 @@ def _read_rows(files: Sequence[str | Path]) -> list[dict[str, Any]]:
         raise ConfigError(f"data.train_files: {error}") from None
     missing = sorted({name for row in rows for name in COLUMNS if name not in row})
     if missing:
+        is_worked = all("golden_solution" in row for row in rows)
+        remedy = ". With worked solutions as texts, set golden.verifier=reward" if is_worked else ""
         raise ConfigError(
-            f"expected parquet files of data_preprocess.arc, but {', '.join(map(str, files))} lack {', '.join(missing)}"
+            f"expected parquet files of data_preprocess.arc, but {', '.join(map(str, files))} lack "
+            f"{', '.join(missing)}{remedy}"
         )
     return rows
 

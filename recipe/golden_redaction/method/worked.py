@@ -5,7 +5,7 @@ answer. Pure but for reading files.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,17 +133,18 @@ def _encode_prompt(
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def check_solutions(
-    problems: Sequence[WorkedProblem], is_right: Callable[[Case, str], bool], tokenizer: Tokenizer
-) -> None:
+def check_solutions(problems: Sequence[WorkedProblem], passes: Sequence[bool], tokenizer: Tokenizer) -> None:
     """The golden solutions must pass, or no rollout from a state is ever rewarded for following them.
 
+    Args:
+        problems: Tried problems.
+        passes: Whether the reward function calls each one's golden solution right.
+        tokenizer: The policy's.
+
     Raises:
-        ConfigError: One does not.
+        ConfigError: A golden solution does not pass.
     """
-    wrong = [
-        problem for problem in problems if not is_right(problem.case, decode_answer(problem.golden_ids, tokenizer))
-    ]
+    wrong = [problem for problem, right in zip(problems, passes, strict=True) if not right]
     if wrong:
         first = wrong[0]
         text = decode_answer(first.golden_ids, tokenizer)

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
 from recipe.golden_redaction.checks import check_config
 from recipe.golden_redaction.method.judging import Answer, RewardJudge
+from recipe.golden_redaction.method.problems import read_problems
 from recipe.golden_redaction.method.worked import RowFormat, WorkedProblem, check_solutions, read_worked
 from recipe.golden_redaction.recipe import UNSUPPORTED
 from verl_ext.arc.prompts import SizeLimits
@@ -96,15 +97,17 @@ def test_files_that_cannot_be_used_are_refused_with_their_place(tmp_path: Path):
         read_worked([tmp_path / "missing.parquet"], TOKENIZER, NO_LIMITS, ROWS)
 
 
+def test_without_the_option_the_error_names_it(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"lack test_pairs\. .* set golden\.verifier=reward"):
+        read_problems([write(tmp_path, row(4, "5"))], TOKENIZER, NO_LIMITS)
+
+
 def test_a_golden_solution_that_the_reward_calls_wrong_is_refused(tmp_path: Path):
     problems, _ = read_worked([write(tmp_path, row(4, "5"), row(6, "6"))], TOKENIZER, NO_LIMITS, ROWS)
 
-    def is_right(case: Case, text: str) -> bool:
-        return text == case.ground_truth
-
-    check_solutions(problems[:1], is_right, TOKENIZER)
+    check_solutions(problems, [True, True], TOKENIZER)
     with pytest.raises(ConfigError, match=r"1 of 2 golden solutions wrong, .*row 1, which ends in '6' where .* '7'"):
-        check_solutions(problems, is_right, TOKENIZER)
+        check_solutions(problems, [True, False], TOKENIZER)
 
 
 # ------------------------------ rewards ------------------------------
@@ -209,6 +212,14 @@ def test_a_run_is_checked_with_its_own_reward_function(tmp_path: Path, model: Pa
     overrides = [f"reward.custom_reward_function.path={own}", "reward.custom_reward_function.name=score"]
     with pytest.raises(ConfigError, match="calls 1 of 2 golden solutions wrong"):
         check_config(config_of(path, model, *overrides))
+    own.write_text("def score(**row):\n    return row['missing']\n")
+    with pytest.raises(ConfigError, match=r"own\.py:score: KeyError: 'missing' \(.*own\.py, line 2\)"):
+        check_config(config_of(path, model, *overrides))
+    own.write_text("import os\n\ndef score(**row):\n    os._exit(3)\n")
+    with pytest.raises(ConfigError, match="ended its process with exit code 3"):
+        check_config(config_of(path, model, *overrides))
+    with pytest.raises(ConfigError, match=r"nowhere\.py"):
+        check_config(config_of(path, model, f"reward.custom_reward_function.path={tmp_path}/nowhere.py", overrides[1]))
 
 
 @pytest.mark.usefixtures("configs")

@@ -298,7 +298,7 @@ def test_a_reward_that_is_no_number():
 
 
 def test_a_function_that_hangs_is_given_up():
-    assert reward._in_child(lambda: time.sleep(60) or [], 0.2) == "did not answer within 0.2 s"
+    assert reward.in_child(lambda: time.sleep(60) or [], 0.2) == "did not answer within 0.2 s"
 
 
 # ------------------------------ prompts ------------------------------

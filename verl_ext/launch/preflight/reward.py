@@ -7,11 +7,13 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 from omegaconf import DictConfig
 
 from verl_ext.launch.preflight.verdicts import Case, Success, Trial, place, trial_problems, try_case
+
+T = TypeVar("T")
 
 # Seconds for all answers together: a reward function may load a model first.
 TIMEOUT_S = 120.0
@@ -34,7 +36,7 @@ def check_reward(config: DictConfig, cases: Sequence[Case], success: Success | N
         success: The recipe's criterion of success; None: only the reward itself is used.
     """
     name = function_name(config)
-    answer = _in_child(lambda: _try_all(config, cases), TIMEOUT_S)
+    answer = in_child(lambda: _try_all(config, cases), TIMEOUT_S)
     if isinstance(answer, str):
         return RewardReport([f"{name}: {answer}"])
     problems = [problem for trial in answer for problem in trial_problems(trial, success, name)]
@@ -69,7 +71,7 @@ def _rows(trial: Trial) -> Iterator[str]:
 # ------------------------------ a child process ------------------------------
 
 
-def _in_child(function: Callable[[], list[Trial]], timeout_s: float) -> list[Trial] | str:
+def in_child(function: Callable[[], list[T]], timeout_s: float) -> list[T] | str:
     """The result of `function` in a separate process, or how that ended."""
     context = multiprocessing.get_context("fork")  # everything is imported already
     receiver, sender = context.Pipe(duplex=False)
@@ -88,7 +90,7 @@ def _in_child(function: Callable[[], list[Trial]], timeout_s: float) -> list[Tri
         child.join()
 
 
-def _send(function: Callable[[], list[Trial]], sender: Connection) -> None:
+def _send(function: Callable[[], list[Any]], sender: Connection) -> None:
     try:
         sender.send(function())
     # It cannot be loaded: missing file, missing name, or an error in the file.
