@@ -60,7 +60,8 @@ class Row(BaseModel):
         seeds: Number of reported seeds.
         reached: Number of seeds that reached the last target.
         rollouts: Rollouts generated until each target, by its name: +15.
-        trained: Rollouts trained on until the last target, counted once per update.
+        trained: Rollouts trained on until the last target, counted once per update; null where only a table of the run
+            is left.
         ratio: How many times fewer rollouts the method needs to the last target than the better uniform method; null
             where uniform sampling was not run.
         costs: Tokens generated and trained on until the last target, at each of `leaderboard_report.PRICES`, relative
@@ -78,7 +79,7 @@ class Row(BaseModel):
     seeds: int
     reached: int
     rollouts: dict[str, Estimate]
-    trained: Estimate
+    trained: Estimate | None
     ratio: Estimate | None
     costs: list[Estimate | None]
     is_baseline: bool
@@ -176,7 +177,7 @@ def full_table(rows: Sequence[Row]) -> str:
                 _settings(row),
                 *(thousands(value) for value in row.rollouts.values()),
                 "1" if row.is_baseline else times(row.ratio),
-                thousands(row.trained, with_interval=False),
+                "" if row.trained is None else thousands(row.trained, with_interval=False),
                 "1" if row.is_baseline else times(row.costs[0], with_interval=False, digits=2),
             ]
             for row in rows
