@@ -23,6 +23,34 @@ from two_nodes import HEAD, RAY, WORKER, TwoNodes, wait_until_gone
 from verl_ext.cluster.engine_resources import SHARED_MEMORY
 from verl_ext.run.metrics_stream import STEP, read_metrics
 
+# A driver on the cluster: the manifest by all nodes, one damaged file, and a node that does not see the files.
+READ_BY_NODES = """
+import sys
+from pathlib import Path
+import ray
+from verl_ext.core.errors import CheckpointError
+from verl_ext.run.checkpoints import find_damage, write_manifest
+from verl_ext.trainer.checkpointing import by_nodes, changed_by_nodes, describe_by_nodes
+
+ray.init(address=sys.argv[1], log_to_driver=False)
+folder = Path(sys.argv[2])
+write_manifest(folder)
+alone = (folder / "manifest.json").read_text()
+write_manifest(folder, describe_by_nodes)
+assert (folder / "manifest.json").read_text() == alone
+assert find_damage(folder, changed_by_nodes) is None
+names = [f"{number}.distcp" for number in range(4)]
+readers = by_nodes(lambda folder, names: (ray.get_runtime_context().get_node_id(), sorted(names)), folder, names)
+assert len({node for node, _ in readers}) == 2, readers
+assert sorted(name for _, own in readers for name in own) == names
+(folder / "2.distcp").write_bytes(b"weighty")
+assert find_damage(folder, changed_by_nodes) == "2.distcp has changed since it was written"
+try:
+    by_nodes(lambda folder, names: (folder / "elsewhere").read_bytes(), folder, names)
+except CheckpointError as error:
+    print(error)
+"""
+
 # Both runs are in the fixture, so in the first test's time.
 pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
 
@@ -208,6 +236,24 @@ def test_after_a_run_that_ends_well_the_cluster_is_as_before(lost_node: LostNode
             text=True,
             check=True,
         ).stdout
+
+
+def test_the_nodes_read_a_share_of_the_files_each(cluster: TwoNodes, tmp_path: Path):
+    """Files without a checksum of their own, as Megatron's, which torch's archives are not."""
+    (tmp_path / "actor").mkdir()
+    for number in range(4):
+        (tmp_path / f"{number}.distcp").write_bytes(b"weights")
+    result = subprocess.run(
+        [sys.executable, "-c", READ_BY_NODES, cluster.address, tmp_path],
+        cwd=ROOT,
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert re.search(r"got: .*elsewhere.* file system that all nodes share", result.stdout)
 
 
 def test_a_job_carries_the_package_to_the_cluster(demo_assets: None, cluster: TwoNodes, tmp_path: Path):

@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from verl_ext.cluster.pools import device_pools, has_several_nodes, num_ranks
 from verl_ext.cluster.worker_death import explain_death, find_death
 from verl_ext.core.compat import undecorated
 from verl_ext.core.errors import RolloutEngineError, SignalError
-from verl_ext.run.checkpoints import changed_file, in_shares, prepare_resume
+from verl_ext.run.checkpoints import prepare_resume
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import StatusFile
 from verl_ext.trainer import loading
@@ -69,13 +68,9 @@ def verify_resume(config: DictConfig) -> None:
     Raises:
         CheckpointError: see `prepare_resume`; a newer damaged one is skipped with a warning.
     """
-    num_nodes = sum(node["Alive"] for node in ray.nodes())
+    from verl_ext.trainer.checkpointing import changed_by_nodes
 
-    def find_changed(folder: Path, names: Sequence[str]) -> str | None:
-        shares = in_shares(folder, names, num_nodes)
-        return next(filter(None, cluster.spread(changed_file, [(folder, share) for share in shares])), None)
-
-    for warning in prepare_resume(config.trainer, num_ranks(config), find_changed):
+    for warning in prepare_resume(config.trainer, num_ranks(config), changed_by_nodes):
         print(f"warning: {warning}", file=sys.stderr)
 
 

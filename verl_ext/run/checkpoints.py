@@ -35,6 +35,10 @@ _STEP = re.compile(r"global_step_(\d+)")
 _CHUNK = 1 << 22  # bytes
 
 
+# A file's bytes, and its CRC-32 unless it carries checksums of its own.
+Entry = dict[str, int | None]
+# Maps a folder and names of files in it to the manifest's entries, by name.
+Describe = Callable[[Path, Sequence[str]], dict[str, Entry]]
 # Maps a folder and names of files in it to the first file whose content has changed.
 FindChanged = Callable[[Path, Sequence[str]], str | None]
 
@@ -81,18 +85,19 @@ class CheckpointFolder:
         """Remove the files of an unfinished save."""
         shutil.rmtree(self.saving, ignore_errors=True)
 
-    def publish(self, step: int, keep: int | None = None) -> Path:
+    def publish(self, step: int, keep: int | None = None, describe: Describe | None = None) -> Path:
         """Make the checkpoint in `saving` the run's newest one, atomically.
 
         Args:
             step: Step of the checkpoint; one of the same step is replaced.
             keep: Number of checkpoints to keep, newest by step and including this one; None: all.
+            describe: see `write_manifest`.
 
         Returns:
             Its folder.
         """
         written, folder = self.saving / f"global_step_{step}", self.at(step)
-        write_manifest(written)
+        write_manifest(written, describe)
         replaced = folder.with_name(f".{folder.name}.replaced")
         shutil.rmtree(replaced, ignore_errors=True)
         if folder.exists():
@@ -236,18 +241,27 @@ def _check_num_ranks(folder: Path, num_ranks: int) -> None:
         )
 
 
-def write_manifest(folder: Path) -> None:
-    """List the files of a finished checkpoint; every file is on disk when this returns."""
-    paths = _files(folder)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        facts = pool.map(_written, paths)
-        files = {path.relative_to(folder).as_posix(): fact for path, fact in zip(paths, facts, strict=True)}
+def write_manifest(folder: Path, describe: Describe | None = None) -> None:
+    """List the files of a finished checkpoint; every file is on disk when this returns.
+
+    Args:
+        folder: The checkpoint.
+        describe: Reads the files, which takes time for large ones; `describe_files` unless other machines do it.
+    """
+    names = _names(folder)
+    entries = (describe or describe_files)(folder, names)
     manifest = folder / MANIFEST
-    manifest.write_text(json.dumps({"files": files}, indent=1), encoding="utf-8")
+    manifest.write_text(json.dumps({"files": {name: entries[name] for name in names}}, indent=1), encoding="utf-8")
     _sync(manifest)
 
 
-def _written(path: Path) -> dict[str, int | None]:
+def describe_files(folder: Path, names: Sequence[str]) -> dict[str, Entry]:
+    """The manifest's entries of these files of a checkpoint; they are read in parallel, and on disk afterwards."""
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        return dict(zip(names, pool.map(lambda name: _written(folder / name), names), strict=True))
+
+
+def _written(path: Path) -> Entry:
     """The manifest's entry for a file, which is on disk when this returns."""
     _sync(path)
     crc = None if path.suffix == ".pt" and zipfile.is_zipfile(path) else _crc(path)
@@ -263,7 +277,7 @@ def find_damage(folder: Path, find_changed: FindChanged | None = None) -> str | 
         folder: The checkpoint.
         find_changed: Reads the files, which takes time for large ones; `changed_file` unless other machines do it.
     """
-    manifest, names = folder / MANIFEST, [path.relative_to(folder).as_posix() for path in _files(folder)]
+    manifest, names = folder / MANIFEST, _names(folder)
     if manifest.exists():
         try:
             expected = _expected(folder)
@@ -328,8 +342,10 @@ def _step_of(folder: Path) -> int:
     return int(match[1])
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+def _names(folder: Path) -> list[str]:
+    """All files of a checkpoint but its manifest."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    return [path.relative_to(folder).as_posix() for path in files]
 
 
 def _crc(path: Path) -> int:

@@ -2,22 +2,33 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from omegaconf import DictConfig, open_dict
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import PPOTrainer
 
+from verl_ext.cluster import nodes
 from verl_ext.cluster.worker_death import find_death
 from verl_ext.core.errors import CheckpointError
-from verl_ext.run.checkpoints import RETENTION_KEYS, CheckpointFolder, num_to_keep
+from verl_ext.run.checkpoints import (
+    RETENTION_KEYS,
+    CheckpointFolder,
+    Entry,
+    changed_file,
+    describe_files,
+    in_shares,
+    num_to_keep,
+)
 from verl_ext.serving import data_plane
 
 STATE_FILE = "signal.json"
 QUEUE_FOLDER = "transfer_queue"
+
+T = TypeVar("T")
 
 
 def save(trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], None]) -> None:
@@ -46,7 +57,7 @@ def save(trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], No
         trainer.checkpoint_callback = CheckpointCallback()
         with _changed(settings, own):
             save_verls()
-        published = checkpoints.publish(trainer.global_steps, num_to_keep(settings))
+        published = checkpoints.publish(trainer.global_steps, num_to_keep(settings), describe_by_nodes)
     # torch reports a full disk as RuntimeError, and Ray wraps any worker error in its own class.
     except (OSError, RuntimeError, ray.exceptions.RayTaskError) as error:
         if find_death(error) is not None:  # not a disk error: the runner names the worker
@@ -80,6 +91,38 @@ def load(trainer: PPOTrainer) -> dict[str, Any] | None:
             "older version of this plugin wrote it. Resume with that version, or start a new run in another run_dir"
         )
     return state
+
+
+def describe_by_nodes(folder: Path, names: Sequence[str]) -> dict[str, Entry]:
+    """`describe_files` by all nodes, each a share of the files."""
+    return {name: entry for share in by_nodes(describe_files, folder, names) for name, entry in share.items()}
+
+
+def changed_by_nodes(folder: Path, names: Sequence[str]) -> str | None:
+    """`changed_file` by all nodes, each a share of the files."""
+    return next(filter(None, by_nodes(changed_file, folder, names)), None)
+
+
+def by_nodes(read: Callable[[Path, Sequence[str]], T], folder: Path, names: Sequence[str]) -> list[T]:
+    """Results of `read` by all nodes, each on a share of the files.
+
+    A single node needs no task, which would start another process.
+
+    Raises:
+        CheckpointError: a node does not see the files.
+    """
+    shares = in_shares(folder, names, sum(node["Alive"] for node in ray.nodes()))
+    if len(shares) == 1:
+        return [read(folder, names)]
+    try:
+        return nodes.spread(read, [(folder, share) for share in shares])
+    except ray.exceptions.RayTaskError as error:
+        if not isinstance(error.cause, FileNotFoundError):
+            raise
+        raise CheckpointError(
+            f"expected every node to see the checkpoint's files, got: {error.cause}. trainer.default_local_dir must be "
+            "on a file system that all nodes share."
+        ) from None
 
 
 def _resumed_folder(trainer: PPOTrainer) -> Path | None:

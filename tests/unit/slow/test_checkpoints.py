@@ -1,4 +1,4 @@
-"""A checkpoint is whole or not there, and a damaged one is passed over with a warning."""
+"""A checkpoint is complete or absent, and a damaged one is skipped with a warning."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,9 @@ from verl_ext.core.errors import CheckpointError, ConfigError
 from verl_ext.run.checkpoints import (
     TRACKER,
     CheckpointFolder,
+    Entry,
     changed_file,
+    describe_files,
     find_damage,
     in_shares,
     num_to_keep,
@@ -279,6 +281,22 @@ def test_a_manifest_lists_every_file_but_itself(checkpoints: CheckpointFolder):
     # torch's archives have checksums of their own.
     assert files[FILES[0]]["crc32"] is None
     assert files[FILES[2]]["crc32"] is not None
+
+
+def test_several_machines_write_the_same_manifest(checkpoints: CheckpointFolder):
+    _write(checkpoints, 1, num_ranks=4)
+    folder = checkpoints.saving / "global_step_1"
+    write_manifest(folder)
+    alone = (folder / "manifest.json").read_text()
+    read: list[list[str]] = []
+
+    def describe(folder: Path, names: Sequence[str]) -> dict[str, Entry]:
+        read.extend(in_shares(folder, names, 3))
+        return {name: entry for share in read for name, entry in describe_files(folder, share).items()}
+
+    checkpoints.publish(1, describe=describe)
+    assert len(read) == 3
+    assert (checkpoints.at(1) / "manifest.json").read_text() == alone
 
 
 def test_a_second_run_in_the_same_folder_is_refused_and_the_end_of_the_first_frees_it(tmp_path: Path):
