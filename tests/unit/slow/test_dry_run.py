@@ -79,7 +79,7 @@ def test_what_is_offloaded_leaves_room_for_the_engine(is_offloaded: tuple[bool, 
 
 def test_the_engine_or_the_update_may_decide_the_smallest_gpu():
     assert memory_estimate(1000, storage=Storage.sharded(100), utilization=0.1)["smallest_gpu"] == 20_000
-    # The update's 16000, since generation has the whole GPU but for a tenth.
+    # The update decides with 16000, since generation may use all of the GPU but a tenth.
     assert memory_estimate(1000, utilization=0.2, is_offloaded=(True, True))["smallest_gpu"] == 16_000
 
 
@@ -104,7 +104,7 @@ def _tiny(is_tied: bool = False, vocab_size: int = 32) -> Qwen2Config:
     )
 
 
-# Of a layer: query 8x8 + 8, key and value 8x4 + 4 each, output 8x8, MLP 3 x 8x16, two norms of 8.
+# Parameters of a layer: query 8x8 + 8, key and value 8x4 + 4 each, output 8x8, MLP 3 x 8x16, two norms of 8.
 LAYER = 72 + 2 * 36 + 64 + 3 * 128 + 16
 
 
@@ -123,7 +123,7 @@ def test_the_size_of_a_real_model_is_known_without_its_weights():
         num_key_value_heads=2,
         tie_word_embeddings=True,
     )
-    assert num_parameters(qwen) == 1_543_714_304  # as the model card of Qwen2.5-1.5B says: 1.54 billion
+    assert num_parameters(qwen) == 1_543_714_304  # 1.54 billion, as in the model card of Qwen2.5-1.5B
 
 
 def test_loras_factors_as_peft_makes_them():
@@ -152,7 +152,7 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """600 training prompts, and 7 others."""
+    """600 training prompts and 7 validation prompts."""
     folder = tmp_path_factory.mktemp("data")
     paths = {}
     for name, offset, count in (("train", 0, 600), ("val", 600, 7)):
@@ -167,7 +167,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def _nothing_starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The run itself fails the test, Ray must be down at the end, and the environment is left as it was."""
+    """Starting a run fails the test, Ray must not be running at the end, and the environment is restored."""
     before, path = dict(os.environ), list(sys.path)
     monkeypatch.setattr(launch, "run", lambda *_: pytest.fail("a dry run started the trainer"))
     yield
@@ -213,7 +213,7 @@ def test_the_demos_dry_run(model_dir: Path, files: dict[str, Path], tmp_path: Pa
 
 @pytest.mark.usefixtures("_nothing_starts")
 def test_files_of_verls_scripts_pass_a_dry_run(model_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Numbered from 0 each, with numbers as ground truths: verl accepts the configuration that reads them, too."""
+    """Each numbered from 0, with numbers as ground truths: verl also accepts the configuration that reads them."""
     rows = [
         {
             "prompt": [{"role": "user", "content": f"{n}+1="}],
@@ -262,7 +262,7 @@ def test_a_dry_run_finds_what_a_run_would(model_dir: Path, files: dict[str, Path
 def test_runs_on_dapo_17k_pass_a_dry_run(
     experiment: str, model_dir: Path, files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """With stand-ins for model and data; the rest is the configuration's own."""
+    """With stand-ins for model and data; the rest comes from the configuration."""
     config = _compose(f"+experiment={experiment}", *_with_stand_ins(model_dir, files, tmp_path))
     train(config, FAST_DAPO)
     printed = capsys.readouterr().out
@@ -272,6 +272,7 @@ def test_runs_on_dapo_17k_pass_a_dry_run(
     assert "at gpu_memory_utilization=0.6: more than" in printed
     assert ("screening rollouts" in printed) == ("[" not in experiment or "two_phase" in experiment)
     assert ("reference policy waits" in printed) == ("grpo" in experiment)
+    assert "not installed on this machine: actor_rollout_ref.model.override_config.attn_implementation" in printed
 
 
 @pytest.mark.usefixtures("_nothing_starts")
@@ -306,7 +307,7 @@ def test_the_cache_of_a_gpu_that_is_there_is_estimated(
     monkeypatch.setattr(dry_run, "_gpu_bytes", lambda _: 10 * 2**30)
     stand_ins = [f"data.train_files={files['train']}", f"actor_rollout_ref.model.path={model_dir}"]
     config = _compose("+experiment=golden_arc_qwen3_4b", *stand_ins, recipe="golden_redaction")
-    # 0.6 of 10 GiB, but for some KiB of weights.
+    # 0.6 of 10 GiB, minus some KiB of weights.
     assert "KV cache at most 6.0 GiB of this machine's 10.0 GiB" in dry_run.report(
         config, {}, GOLDEN_REDACTION, Findings()
     )
@@ -340,7 +341,7 @@ def test_a_model_that_is_not_here_is_said_and_does_not_fail(files: dict[str, Pat
         f"data.val_files={files['val']}",
         "actor_rollout_ref.model.path=./not/here",
         "data.filter_overlong_prompts=true",
-        # What the recipe's check does.
+        # As the recipe's check sets them.
         "++actor_rollout_ref.rollout.n=16",
         "+curriculum.n=4",
     )

@@ -1,4 +1,4 @@
-"""What is known of a run before Ray starts, module by module; whole commands are in test_command_lines.py."""
+"""What is known about a run before Ray starts, module by module; whole commands are in test_command_lines.py."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from stand_ins import make_data, make_model
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from recipe.fast_dapo.settings import resolve_group_size
-from verl_ext.launch.preflight import machine, model_files, options, prompts, resumed, reward, values
+from verl_ext.launch.preflight import machine, model_files, options, packages, prompts, resumed, reward, values
 from verl_ext.launch.preflight.verdicts import Case, Success, Trial, Verdict, trial_problems, try_case
 from verl_ext.launch.recipe import recipes
 
@@ -32,12 +32,12 @@ def _compose(*overrides: str, recipe: str = "fast_dapo") -> DictConfig:
 
 @pytest.fixture(scope="module")
 def config() -> DictConfig:
-    """Of the demo; nobody changes it."""
+    """The demo's configuration; no test changes it."""
     return _compose("+backend=cpu", "+experiment=arithmetic_two_phase")
 
 
 def _changed(config: DictConfig, **settings: object) -> DictConfig:
-    """A copy with settings whose names have `__` for the dot."""
+    """A copy with these settings, in whose names `__` stands for the dot."""
     copy = OmegaConf.create(OmegaConf.to_container(config))
     with open_dict(copy):
         for name, value in settings.items():
@@ -124,7 +124,7 @@ def test_bounds_are_inside_or_outside():
 def test_an_estimator_of_the_users_own_is_known_when_it_is_registered(config: DictConfig):
     mine = _changed(config, algorithm__adv_estimator="of_this_test")
     assert "algorithm.adv_estimator must be one of" in values.check_values(mine)[0]
-    # verl imports such a module in the workers alone.
+    # verl imports such a module only in the workers.
     assert values.check_values(_changed(mine, actor_rollout_ref__model__external_lib="my_package")) == []
     register_adv_est("of_this_test")(lambda *_: None)
     assert values.check_values(mine) == []
@@ -142,7 +142,7 @@ def test_an_estimator_that_the_trainers_module_registers_is_known(
         "trainer_class=my_broken_trainer.Mine cannot be imported: ZeroDivisionError: division by zero"
     ]
     assert values.check_values(_changed(mine, trainer_class="my_trainer.Mine")) == []
-    # Nobody waits for its import where all names are known.
+    # The module is not imported if all names are known.
     assert values.check_values(_changed(config, trainer_class="my_broken_trainer.Mine")) == []
 
 
@@ -158,7 +158,7 @@ print(values.check_values(config))
 
 @pytest.mark.parametrize(("recipe", "problem"), [("fast_dapo", "[]"), ("tracin", "got 'posterior'\"]")])
 def test_the_posterior_baseline_is_known_to_fast_dapo_and_to_nobody_else(recipe: str, problem: str):
-    """In a process that has registered nothing yet, as every command's."""
+    """In a process that has registered nothing yet, like that of every command."""
     command = [sys.executable, "-c", PROBLEMS_OF_A_NEW_PROCESS, str(ROOT / "configs"), recipe]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.splitlines()[-1].endswith(problem), done.stderr
@@ -236,7 +236,7 @@ def test_every_weight_fits_into_the_bucket_of_the_cpu_backend(config: DictConfig
     )
     of_half = {"actor_rollout_ref__actor__fsdp_config__model_dtype": "bf16"}
     assert model_files.bucket_problem(_changed(with_model, **bucket, **of_half)) is None
-    # Between GPUs verl sends a large weight by itself; what is on a hub is not known.
+    # Between GPUs, verl sends a large weight separately; a model on a hub is not known.
     assert model_files.bucket_problem(_changed(with_model, **bucket, trainer__device="cuda")) is None
     elsewhere = {"actor_rollout_ref__model__path": "Qwen/Qwen2.5-1.5B"}
     assert model_files.bucket_problem(_changed(with_model, **bucket, **elsewhere)) is None
@@ -268,7 +268,7 @@ def test_an_answer_is_given_in_every_form():
         (0.5, (0, 1), False),
         (1, (0, 1), True),
         (5, (-1, 1), True),
-        # What longer answers reach is not known.
+        # The rewards of longer answers are not known.
         (5, (0.2, 0.4), False),
         (5, (1, 1), False),
     ],
@@ -373,3 +373,44 @@ def test_more_devices_than_there_are(config: DictConfig, monkeypatch: pytest.Mon
     assert problem.startswith("actor_rollout_ref.rollout.nnodes=2 needs a Ray cluster")
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert machine.check_devices(_changed(config, trainer__nnodes=2)) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ((), ["actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2 (verl's default) needs"]),
+        (("+actor_rollout_ref.model.override_config.attn_implementation=sdpa",), []),
+        (("+backend=cpu",), []),
+        (
+            (
+                "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+                "actor_rollout_ref.model.use_liger=true",
+            ),
+            ["actor_rollout_ref.model.use_liger=true needs liger-kernel: install it"],
+        ),
+        (
+            (
+                "+actor_rollout_ref.model.override_config.attn_implementation=eager",
+                "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl",
+            ),
+            ["actor_rollout_ref.rollout.checkpoint_engine.backend=nccl needs cupy: `pip install"],
+        ),
+    ],
+)
+def test_options_whose_packages_are_not_installed(settings: tuple[str, ...], missing: list[str]):
+    """The environment of the tests is the CPU's, which has none of these."""
+    found = packages.missing_packages(_compose(*settings), has_critic=False)
+    assert [sentence.startswith(start) for sentence, start in zip(found, missing, strict=True)] == [True] * len(missing)
+
+
+def test_a_critic_has_an_attention_of_its_own():
+    config = _compose("+actor_rollout_ref.model.override_config.attn_implementation=sdpa")
+    (sentence,) = packages.missing_packages(config, has_critic=True)
+    assert sentence.startswith("critic.model.override_config.attn_implementation=flash_attention_2")
+    assert "+critic.model.override_config.attn_implementation=sdpa" in sentence
+
+
+def test_an_installed_package_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "flash_attn.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert packages.missing_packages(_compose(), has_critic=False) == []

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from verl_ext.core.settings import refusal
 from verl_ext.data.raw_prompt import load_tokenizer
 from verl_ext.launch.data_checks import custom_dataset, find_files, is_judged_by_function, makes_own_rows
-from verl_ext.launch.preflight import agents, machine, model_files, prompts, resumed
+from verl_ext.launch.preflight import agents, machine, model_files, packages, prompts, resumed
 from verl_ext.launch.preflight.options import name_fsdps, unknown_options
 from verl_ext.launch.preflight.reward import check_reward
 from verl_ext.launch.preflight.values import check_values, check_verls_nodes, verls_words
@@ -133,6 +133,7 @@ def check_rest(config: DictConfig, *, scores_rollouts: bool, success: Success | 
         problems, warnings = resumed.changes(Path(config.run_dir), config)
         found.problems += problems
         found.warnings += warnings
+    _check_packages(config, found)
     if config.dry_run:
         found.rows += machine.device_rows(config)
     else:
@@ -151,6 +152,17 @@ def _check_agents(config: DictConfig, train: Sequence[str], val: Sequence[str], 
         problems, warnings = agents.check_template(config, load_tokenizer(config), model.model_type)
         found.problems += problems
         found.warnings += warnings
+
+
+def _check_packages(config: DictConfig, found: Findings) -> None:
+    """A machine with GPUs needs them; one without may check a run, or start it on a cluster that has them."""
+    missing = packages.missing_packages(config, has_critic=_has_critic(config))
+    if machine.num_devices(config.trainer.device):
+        found.problems += missing
+    elif config.dry_run:
+        found.rows += [("packages", f"not installed on this machine: {text}") for text in missing]
+    else:
+        found.warnings += [f"not installed on this machine: {text}" for text in missing]
 
 
 def _has_critic(config: DictConfig) -> bool:
