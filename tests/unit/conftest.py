@@ -1,1 +1,1 @@
-"""Makes this folder's helpers importable for the slow tests, too: pytest puts the folder of a conftest on the path."""
+"""Makes this folder's helpers importable for the slow tests as well: pytest puts a conftest's folder on the path."""

@@ -1,4 +1,4 @@
-"""Small moves on a DataController that its tests share."""
+"""Helpers that drive a DataController, shared by its tests."""
 
 import json
 
@@ -21,7 +21,7 @@ def add(controller, *uids):
 
 
 def play_round(controller, passes=None, version=0):
-    """One generation round: `passes[uid]` of the screening samples pass (one if not named), continuations all pass."""
+    """One generation round: `passes[uid]` screening samples pass (default one), and all continuation samples pass."""
     samples = {}
     for entry in controller.get_generation_inputs():
         uid, num = entry.prompt.uid, entry.num_samples
@@ -31,7 +31,7 @@ def play_round(controller, passes=None, version=0):
 
 
 def snapshot(controller):
-    """Everything observable, with what is in flight and the order of every queue."""
+    """Everything observable, including what is in flight and the order of every queue."""
     in_flight = [(uid, entry.first_session, entry.num_samples) for uid, entry in controller._state.in_flight.items()]
     return json.dumps([controller.state_dict(), in_flight, sorted(controller.live_names()), controller.metrics()])
 

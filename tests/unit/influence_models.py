@@ -53,7 +53,7 @@ class Batch:
 
 
 def make_batch(num_samples: int, seed: int = 1, longest: int = 12) -> Batch:
-    """Random tokens, at least 3 a sample."""
+    """Random tokens, at least 3 per sample."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(3, longest + 1, (num_samples,), generator=generator).tolist()
     tokens = [torch.randint(0, VOCABULARY, (length,), generator=generator) for length in lengths]
@@ -61,13 +61,13 @@ def make_batch(num_samples: int, seed: int = 1, longest: int = 12) -> Batch:
 
 
 def sample_loss(logits_TV: torch.Tensor, tokens_T: torch.Tensor, advantage: float) -> torch.Tensor:
-    """Policy-gradient loss of one sample; the first token is its prompt. The denominator is the batch's, so fixed."""
+    """Policy-gradient loss of one sample; the first token is its prompt. The batch's denominator is fixed."""
     log_probs = logits_TV[:-1].log_softmax(-1).gather(1, tokens_T[1:, None])
     return -advantage * log_probs.sum() / 16
 
 
 def sample_losses(model: nn.Module, batch: Batch, samples: list[int], layout: str = "padded") -> torch.Tensor:
-    """Losses of some of a batch's samples, in one forward: layout "padded" or "packed"."""
+    """Losses of some of a batch's samples, in one forward; the layout is "padded" or "packed"."""
     index = sample_index(batch, samples, layout)
     tokens = [batch.tokens[sample] for sample in samples]
     if layout == "padded":
@@ -101,7 +101,7 @@ class MixingNet(nn.Module):
         self.to(dtype)
 
     def forward(self, ids_BT: torch.Tensor) -> torch.Tensor:
-        """Per-sample losses, (B,). Tokens of a row are mixed, as attention would."""
+        """Per-sample losses, (B,). Tokens of a row are mixed, as in attention."""
         x = self.embedding(ids_BT)
         for layer in self.layers:
             x = torch.tanh(layer(x + x.mean(1, keepdim=True)))

@@ -1,4 +1,4 @@
-"""What streaming influence scores are compared with: autograd sample by sample, and the original, buffering method."""
+"""References for streaming influence scores: autograd sample by sample, and the original, buffering method."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def gradients_of(model: nn.Module, names: list[str], loss: torch.Tensor) -> Grad
 def per_sample_gradients(
     model: nn.Module, names: list[str], loss_of_sample: Callable[[int], torch.Tensor], num_samples: int
 ) -> list[Gradients]:
-    """One backward pass a sample: the definition."""
+    """One backward pass per sample, as in the definition."""
     return [gradients_of(model, names, loss_of_sample(sample)) for sample in range(num_samples)]
 
 
@@ -35,7 +35,7 @@ def scores_of(gradients: list[Gradients], validation: Gradients) -> torch.Tensor
 class BufferedInfluence:
     """The original method, for LoRA and padded [B, T] rows: buffer every activation, reconstruct gradients at the end.
 
-    Keeps x and h, the inputs of lora_A and lora_B, and the gradients of both outputs, of all samples and layers.
+    Keeps x and h, the inputs of lora_A and lora_B, and the gradients of both outputs, for all samples and layers.
     """
 
     def __init__(self, model: nn.Module):

@@ -1,4 +1,4 @@
-"""Results of runs that nobody made: accuracies that are a function of the rollouts."""
+"""Made-up results of runs, with accuracies that are a function of the rollouts."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -42,5 +42,5 @@ def play(job: Job, accuracy: Callable[[int], float]) -> dict[str, Any]:
 
 
 def rising(per_1000: float, highest: float = 0.9) -> Callable[[int], float]:
-    """So much more accuracy for each thousand rollouts."""
+    """Accuracy that rises by `per_1000` per 1,000 rollouts, up to `highest`."""
     return lambda rollouts: min(BASE + per_1000 * rollouts / 1000, highest)

@@ -25,7 +25,7 @@ def mirrored(grid: Grid) -> Grid:
     return tuple(row[::-1] for row in grid)
 """
 
-# By a name; those that use the library turn the grid, the others mirror it.
+# Programs by name; those that use the library turn the grid, the others mirror it.
 STYLES = dict(
     re.findall(
         r"^## (.+)\n((?:(?!## ).*\n)+)",

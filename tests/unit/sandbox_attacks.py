@@ -1,7 +1,7 @@
-"""Hostile programs, and what may come of each.
+"""Hostile programs, and the statuses that each may end with.
 
-Every program is given INPUT; EXPECTED is what the trainer keeps. A program that got through returns BREACH, so the
-question is always the same: is the grid BREACH, or is the verdict `ok`? Run as a script, it runs them all and prints
+Every program is given INPUT; EXPECTED stays with the trainer. A program that got through returns BREACH, so the check
+is always the same: is the grid BREACH, or is the verdict `ok`? Run as a script, this file runs them all and prints
 one JSON object, for a test that needs another user:
 
     python tests/unit/sandbox_attacks.py '{"require": "full", "leave_out": []}'
@@ -23,16 +23,16 @@ GOOD = "def solve(g): return [[10 - c for c in row] for row in g]"
 
 S = Status
 ATTACKS: dict[str, tuple[str, set[Status]]] = {}
-# The denied ones end as forbidden, or as the error of something that is not there.
+# A denied program ends as forbidden, or with the error for something that does not exist.
 DENIED = {S.FORBIDDEN, S.RUNTIME_ERROR}
 
 
-# By name: what reaches for other processes. It ends at once, so every test of layers can run all of it.
+# Names of attacks that reach for other processes. They end at once, so every test of layers can run all of them.
 REACHING: list[str] = []
 
 
 def attack(name: str, allowed: Status | set[Status], body: str, breach: bool = True) -> None:
-    """A program whose `solve` runs `body`; one that gets to the end of a body with `breach` has got through."""
+    """Add a program whose `solve` runs `body`; with `breach`, one that reaches the end of its body has got through."""
     code = dedent(body).strip("\n") + ("\nreturn [[6]]" if breach else "")
     statuses = {allowed} if isinstance(allowed, Status) else allowed
     ATTACKS[name] = ("def solve(g):\n" + indent(code, "    ") + "\n", statuses)
@@ -127,7 +127,7 @@ for label, value in {
     "cyclic": "(lambda x: x.append(x) or x)([])",
 }.items():
     attack(f"value: {label}", S.INVALID_OUTPUT, f"return {value}", breach=False)
-# Patches: none may make an answer right that is not
+# Patches: none may make a wrong answer count as right
 EQUAL = "type('L', (list,), {'__eq__': lambda s, o: True, '__hash__': None})([[0]])"
 attack(
     "patched builtins",
@@ -215,7 +215,7 @@ attack("UDP", DENIED, "import socket; socket.socket(socket.AF_INET, socket.SOCK_
 attack("Unix socket", DENIED, "import socket; socket.socket(socket.AF_UNIX).bind('/tmp/sandbox-breach-socket')")
 attack("abstract socket", DENIED, "import socket; socket.socket(socket.AF_UNIX).bind('\\0sandbox-breach')")
 attack("socket pair", DENIED, "import socket; socket.socketpair()")
-# The kernel's other doors, by the C library
+# Other system calls, through the C library
 ERRNO = "raise OSError(ctypes.get_errno(), 'denied')"
 for label, call in {
     "ptrace of the parent": "ptrace(16, os.getppid(), 0, 0)",
@@ -235,7 +235,7 @@ for label, call in {
 }.items():
     source = f"import ctypes, os\nif ctypes.CDLL(None, use_errno=True).{call} < 0: {ERRNO}"
     attack(f"ctypes: {label}", DENIED, source)
-# Other processes. A pipe whose owner, signal and O_ASYNC are set has the kernel send that signal to the owner.
+# Other processes. If a pipe's owner, signal and O_ASYNC are set, the kernel sends that signal to the owner.
 for label, call in {
     "owner": "F_SETOWN, os.getppid()",
     "owner's thread": "15, struct.pack('ii', 0, os.getppid())",
@@ -254,7 +254,7 @@ for label, call in {
     call = call if call[0].isdigit() else f"fcntl.{call}"
     attack(f"fcntl: {label}", DENIED, f"import fcntl, os, struct\nfcntl.fcntl({opened}, {call})")
     REACHING.append(f"fcntl: {label}")
-# Every way is tried on its own, so that one that is refused does not hide the next.
+# Each way is tried separately, so that a refused one does not hide the next.
 SIGNAL = """
 import fcntl, os, struct
 def send(pid, signal):
@@ -277,7 +277,7 @@ for label, targets in {
 }.items():
     for number in (9, 19):
         name = f"signal {number} to {label} by a pipe"
-        # The grid is no breach: what it did to others shows in the others, which `run_all` looks at.
+        # The grid shows no breach; `run_all` checks what it did to other processes.
         attack(name, DENIED | {S.WRONG_OUTPUT}, f"{SIGNAL}\nfor pid in {targets}: send(pid, {number})\nreturn g", False)
         REACHING.append(name)
 for label, call in {
@@ -352,17 +352,17 @@ attack(
 
 
 def policy(**changes: object) -> SandboxPolicy:
-    """Little time, so that the programs that use it up do not take long."""
+    """A policy with little CPU time, so that programs that use it up end soon."""
     settings = {"cpu_seconds": 0.4, "wall_seconds": 60.0, "memory_mib": 128, **changes}
     return SandboxPolicy(**settings)  # type: ignore[arg-type]
 
 
 def run_all(pool: SandboxPool, names: list[str] | None = None) -> dict[str, str]:
-    """What went wrong, by the attack's name; empty when every attack ended as it should, disturbed none of the good
-    programs that run beside them, and left no trace."""
+    """What went wrong, by attack; empty if every attack ended as it should, disturbed none of the good programs
+    that run next to it, and left no trace."""
     failures = {}
     chosen = [name for name in ATTACKS if names is None or name in names]
-    # "state across calls" needs two in a row on the same server.
+    # "state across calls" needs two runs in a row on the same server.
     jobs = [(ATTACKS[name][0], [Pair(INPUT, EXPECTED)] * (2 if "state" in name else 1)) for name in chosen]
     good = (GOOD, [Pair(INPUT, EXPECTED)] * 2)
     results = pool.check_many([job for attacking in jobs for job in (attacking, good)])
@@ -377,7 +377,7 @@ def run_all(pool: SandboxPool, names: list[str] | None = None) -> dict[str, str]
         failures["fork servers that died"] = str(pool.restarts)
     for name, result in zip(chosen, results[::2], strict=True):
         for execution in result.pairs:
-            # One that could not import what it needs has attacked nothing.
+            # An attack that could not import what it needs has attacked nothing.
             absent = "ModuleNotFoundError" in execution.detail and "numpy" not in name
             if execution.grid == BREACH or execution.status not in ATTACKS[name][1] or absent:
                 failures[name] = f"{execution.status}: {execution.detail}"

@@ -53,7 +53,7 @@ def _documented(sources: griffe.GriffeLoader) -> dict[str, griffe.Object]:
 
 
 def _examples(page: Path) -> list[str]:
-    """The Python of a page or of a notebook."""
+    """The Python code of a page or of a notebook."""
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".ipynb":
         return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
@@ -61,7 +61,7 @@ def _examples(page: Path) -> list[str]:
 
 
 def _imports(page: Path) -> Iterator[str]:
-    """What the examples of a page import of ours."""
+    """What the examples of a page import from our packages."""
     for example in _examples(page):
         for node in ast.walk(ast.parse(example)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES:
@@ -88,7 +88,7 @@ def _is_in(name: str, documented: dict[str, griffe.Object], sources: griffe.Grif
 def test_everything_in_the_reference_has_a_docstring(sources: griffe.GriffeLoader):
     def check(thing: griffe.Object) -> None:
         bare = [] if thing.docstring or thing.is_attribute else [thing.path]
-        # What overrides a method is described at that method.
+        # A method that overrides another is described at that one.
         if thing.is_class and not thing.bases:
             bare += [one.path for one in thing.members.values() if _is_callable(one) and not one.docstring]
         assert not bare, f"no docstring: {', '.join(bare)}"

@@ -1,4 +1,4 @@
-"""Tasks made from golden solutions: pairs are what the solutions do, small, different, the same for a seed."""
+"""Tasks made from golden solutions: pairs follow the solutions, are small and distinct, and depend on the seed."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Programs of others become candidates in the golden form, with what they use of their libraries and nothing else."""
+"""Third-party programs become candidates in the golden form, with what they use of their libraries and nothing else."""
 
 import ast
 import sys
@@ -284,7 +284,7 @@ NAMES = ("a", "b", "c", "max", "result")
 
 @st.composite
 def modules(draw: st.DrawFn) -> dict[str, str]:
-    """A library and a program that imports it: functions that call those before them and have locals of like names."""
+    """A library and a program that imports it: functions that call earlier ones and have locals with similar names."""
     found: dict[str, str] = {}
     known: list[str] = []
     for module in ("lib", "program"):
@@ -301,7 +301,7 @@ def modules(draw: st.DrawFn) -> dict[str, str]:
             called = draw(st.lists(st.sampled_from(known), max_size=2)) if known else []
             local = draw(st.sampled_from(("n", "a", "c", "x_b", "local")))
             inner = " + ".join([f"{local} * {draw(st.integers(0, 9))}", "state[0]", *(f"{one}(1)" for one in called)])
-            # A local of the name of what it calls would not be bound when it is called.
+            # A local with the name of a function that it calls would not be bound at the call.
             plain = "n" if local in called else local
             lines += [
                 f"def {name}(n: int) -> int:",
@@ -318,7 +318,7 @@ def modules(draw: st.DrawFn) -> dict[str, str]:
 
 
 def run_whole(sources: Mapping[str, str]) -> object:
-    """What the program gives when its modules are imported as Python does; they are written by this test."""
+    """What the program returns when its modules are imported as in Python; this test wrote them."""
     made = {name: types.ModuleType(name) for name in sources}
     sys.modules["lib"] = made["lib"]
     try:

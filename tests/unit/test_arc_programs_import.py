@@ -1,4 +1,4 @@
-"""Programs of others are read, judged in the sandbox and written down, each with a reason if it is left out."""
+"""Third-party programs are read, judged in the sandbox and written, each with a reason if it is left out."""
 
 import gzip
 import json

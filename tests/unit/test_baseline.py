@@ -90,7 +90,7 @@ def test_the_gradient_of_graded_successes_is_unbiased_too(n, num_continued, logi
 
 
 def test_using_a_later_stage_would_be_biased():
-    """Why stages matter: the same two phases with all rollouts taken for one stage."""
+    """Why stages matter: the same two phases with all rollouts treated as one stage."""
     groups = [(rewards, [0] * len(rewards)) for rewards, _ in two_phases(2, 2, lambda first: sum(first) == 1)]
     spent = 2 + 2 * 2 * 0.3 * 0.7
     assert abs(expected_gradient(0.3, groups, 0.5, 1.0) - spent) > 0.05
@@ -154,9 +154,9 @@ def test_the_line_is_that_of_least_squares_through_all_rollouts(rollouts, others
     if np.var(all_x) > 1e-3:
         slope, intercept = np.polyfit(all_x, all_r, 1)
         assert (failure, gain) == (pytest.approx(intercept, abs=1e-6), pytest.approx(slope, abs=1e-6))
-    elif np.var(all_x) < 1e-10:  # nothing tells what a further success would earn
+    elif np.var(all_x) < 1e-10:  # nothing shows what a further success would earn
         assert gain == 1
-    # Through the mean in any case.
+    # The line goes through the mean in any case.
     assert failure + gain * all_x.mean() == pytest.approx(all_r.mean(), abs=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""What `make setup` says of a machine that lacks something. One that lacks nothing: test_bare_machine.py."""
+"""What `make setup` says on a machine that lacks something. For one that lacks nothing: test_bare_machine.py."""
 
 import os
 import runpy
@@ -45,7 +45,7 @@ def test_this_machine_has_everything():
 
 @pytest.mark.parametrize("python", ["", "/nonexistent/python3.11"])
 def test_make_setup_ends_without_a_python_and_makes_no_environment(python: str, tmp_path: Path):
-    """Of an empty name, which is what is found where no Python is, one sentence; of a wrong one, the shell's."""
+    """An empty name, which is found where there is no Python, gives one sentence; a wrong one, the shell's error."""
     for name in ("Makefile", "setup.py"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "configs").symlink_to(ROOT / "configs")

@@ -33,7 +33,7 @@ def screen(outcomes: np.ndarray, plan: ScreeningPlan) -> np.ndarray:
 
 
 def mean_weight(pass_rate: float, weights: np.ndarray, kept: np.ndarray, num_passes: np.ndarray) -> float:
-    """Gradient that screened prompts contribute over the one they should: 1 is unbiased."""
+    """Ratio of the gradient that screened prompts contribute to the one that they should: 1 is unbiased."""
     signal = rloo_signal(num_passes, GROUP_SIZE)
     return float((signal * weights * kept).mean() / (pass_rate * (1 - pass_rate)))
 
@@ -83,7 +83,7 @@ def test_simulated_screening_is_unbiased_within_two_percent(pass_rate: float, pl
     first_fails = (outcomes[:, : plan.max_fails] == 0).all(1)
     first_passes = (outcomes[:, : plan.max_passes] == 1).all(1)
     kept = ~first_fails & ~first_passes
-    # The short form above is the stage-by-stage one.
+    # The short form above equals the stage-by-stage one.
     assert (kept[:2000] == screen(outcomes[:2000], plan)).all()
     table = [
         horvitz_thompson_weight(c, GROUP_SIZE, plan.max_fails, plan.max_passes) if 0 < c < GROUP_SIZE else 0.0

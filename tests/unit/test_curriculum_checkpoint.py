@@ -1,4 +1,4 @@
-"""The curriculum's part of a checkpoint keeps its format: a run goes on from what an earlier release saved."""
+"""The curriculum's part of a checkpoint keeps its format: a run continues from what an earlier release saved."""
 
 import json
 
@@ -81,7 +81,7 @@ def test_grades_travel_with_a_checkpoint_and_are_no_passes_elsewhere():
     controller.get_generation_inputs()
     controller.update_prompts({"u": make_samples("u", 0, [0.1, 0.3]), "v": make_samples("v", 0, [0.7, 0.9])}, 0)
     saved = json.loads(json.dumps(controller.state_dict()))
-    # The band is of screenings to come.
+    # The band applies to later screenings.
     resumed = DataController(make_settings(success_threshold=None, band=(0.25, 1.0)))
     resumed.load_state_dict(saved)
     assert resumed.state_dict() == saved
@@ -93,7 +93,7 @@ def test_grades_travel_with_a_checkpoint_and_are_no_passes_elsewhere():
 
 
 def test_a_group_keeps_the_posterior_that_it_was_begun_with():
-    """Its baseline is made of it: what is known later may have come from its own rollouts."""
+    """Its baseline is computed from it: later knowledge may come from its own rollouts."""
     controller = DataController(make_settings(n=2, n_continue=2), screening_chunk=1)
     controller.add_new_prompts_first_generation_phase([Prompt("u", 0)])
     controller.set_posteriors([(0.5, 1.5)])

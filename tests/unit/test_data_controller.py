@@ -1,4 +1,4 @@
-"""DataController's rules, messages, metrics and limits one by one; every order of calls is the model test's."""
+"""DataController's rules, messages, metrics and limits one by one; the model test covers every order of calls."""
 
 import json
 
@@ -81,7 +81,7 @@ def test_outcomes_tell_what_a_call_saw_in_the_order_of_its_results():
         Outcome(10, Phase.SCREENING, passes=0, samples=0),
         Outcome(9, Phase.SCREENING, passes=0, samples=2),
         Outcome(8, Phase.CONTINUATION, passes=2, samples=3),
-        Outcome(7, Phase.CONTINUATION, passes=2, samples=2),  # one too few: it failed, and is evidence all the same
+        Outcome(7, Phase.CONTINUATION, passes=2, samples=2),  # one too few: it failed, but is still evidence
     )
     assert result.failed_uids == ("a", "d", "lost")
 

@@ -16,7 +16,7 @@ from recipe.fast_dapo.curriculum.records import Prompt, Sample
 
 
 class Model(RuleBasedStateMachine):
-    """The curriculum by lists: [uid, index, samples]; nothing is fast, and each rule is written out."""
+    """The curriculum with lists: [uid, index, samples]; nothing is fast, and each rule is written out."""
 
     @initialize(
         n=st.integers(1, 4),
@@ -110,7 +110,7 @@ class Model(RuleBasedStateMachine):
 
     @rule(data=st.data(), num=st.integers(1, 6), rounds=st.integers(2, 4), train=st.booleans())
     def play_rounds(self, data, num, rounds, train):
-        """The trainer's order of calls; the single rules below are for every other order."""
+        """The trainer's order of calls; the separate rules below cover every other order."""
         for _ in range(rounds):
             self.add_prompts([0] * num)
             if not self.flying:
@@ -224,11 +224,11 @@ class Model(RuleBasedStateMachine):
         self.rounds = 0
 
     def age(self, entry):
-        """In weight versions, of the oldest sample; of a prompt that has none yet, since it was asked for."""
+        """Age in weight versions: of the oldest sample; of a prompt without samples, since it was dispatched."""
         return self.version - min([sample.version for sample in entry[2]], default=self.dispatched_at)
 
     def required(self):
-        """By age, from the oldest on: how many as old or older the next batch must have, or later ones have no room."""
+        """By age, oldest first: how many as old or older the next batch must have, or later batches have no room."""
         limit, batch = self.settings.max_staleness, self.settings.train_batch_size
         if limit is None or self.settings.stale == "drop":
             return {}
@@ -265,7 +265,7 @@ class Model(RuleBasedStateMachine):
             results[uid] = [Sample(live_keys[0], 1.0, 0)] if live_keys else [good, good]
         elif fault == "nan":
             results[uid] = [Sample("fresh key", float("nan"), 0)]
-        elif fault == "grade":  # which passes, with a threshold
+        elif fault == "grade":  # valid if there is a threshold
             results[uid] = [Sample("fresh key", 1.5, 0)]
             version = version if self.settings.success_threshold is None else self.controller.weight_version - 1
         elif fault == "future":

@@ -9,7 +9,7 @@ from recipe.fast_dapo.curriculum.deadlines import Deadlines
 
 
 def _can_be_trained_in_time(live: dict[int, int], deadlines: Deadlines, batch: int = 0) -> bool:
-    """By trying every composition of every batch from the given one on; the batch's number says its version."""
+    """By trying every composition of every batch from the given one on; a batch's number determines its version."""
     left, size = deadlines.batches_left, deadlines.batch_size
     version = deadlines.version + (0 if batch < left else 1 + (batch - left) // deadlines.batches_per_version)
     live = {v: number for v, number in live.items() if number}

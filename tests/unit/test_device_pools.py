@@ -9,7 +9,7 @@ from verl_ext.cluster.pools import DevicePool, first_without_room
 
 
 def _fits(pools: list[DevicePool], devices: list[int]) -> bool:
-    """By trying every way to place them."""
+    """Whether they fit, by trying every way to place them."""
     if not pools:
         return True
     first, *others = pools
@@ -39,7 +39,7 @@ def test_what_is_accepted_can_be_placed(trainer: tuple[int, int], rollout: tuple
     missing = first_without_room(pools, devices)
     if missing is None:
         assert _fits(pools, devices)
-    elif len(set(devices)) == 1:  # of machines that are alike, none that has room is refused
+    elif len(set(devices)) == 1:  # with identical machines, nothing that fits is refused
         assert not _fits(pools, devices)
 
 

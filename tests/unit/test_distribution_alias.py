@@ -1,4 +1,4 @@
-"""The CPU build of vLLM answers for `vllm`, and Python's imports go on as they do without."""
+"""The CPU build of vLLM answers for `vllm`, and all other imports work as without it."""
 
 import importlib
 import sys

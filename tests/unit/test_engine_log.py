@@ -1,4 +1,4 @@
-"""What is read out of a log that vLLM's processes have written into."""
+"""What is read from a log that vLLM's processes wrote to."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ CORE = "(EngineCore pid=701) ERROR 11-22 10:14:07 [core.py:1146] "
 WORKER = "(Worker pid=733) ERROR 11-22 10:14:07 [multiproc_executor.py:949] "
 CAUSE = "torch._inductor.exc.InductorError: OSError: /tmp/torchinductor_me/ab/cab.so: file too short"
 
-# As vLLM writes it: the worker's error, then the core's, then that of whoever waits for the core.
+# As vLLM writes it: the worker's error, then the core's, then that of the process that waits for the core.
 LOG = f"""\
 (EngineCore pid=701) INFO 11-22 10:13:50 [core.py:120] Initializing a V1 LLM engine
 {WORKER}WorkerProc hit an exception.

@@ -12,7 +12,7 @@ from recipe.fast_dapo.simulation.engine_model import EngineFleet, EngineSettings
 
 
 def finish_times(settings, jobs, seed=0):
-    """Ends of jobs (time, tokens), by their number."""
+    """End times of jobs (time, tokens), by job number."""
     fleet = EngineFleet(settings, seed)
     for number, (at, tokens) in enumerate(jobs):
         fleet.submit(number, tokens, at)
@@ -74,7 +74,7 @@ settings_of_one = st.builds(
     prefill_seconds=st.sampled_from([0.0, 0.3]),
 )
 lengths = st.lists(st.integers(1, 30), min_size=1, max_size=20)
-# Off the grid of the step times: which of two things comes first that happen at once, rounding decides.
+# Off the grid of step times: rounding would decide which of two simultaneous events comes first.
 times = st.floats(0, 20).map(lambda time: time + 3.14159e-4)
 jobs = st.lists(st.tuples(times, st.integers(1, 30)), min_size=1, max_size=20).map(
     lambda jobs: sorted(jobs, key=lambda job: job[0])

@@ -1,4 +1,4 @@
-"""Bootstrap intervals: they cover the truth about as often as they say, and say nothing where there is nothing."""
+"""Bootstrap intervals: they cover the truth about as often as they say, and are empty where there is no data."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_repeats_move_as_far_as_their_standard_error_says():
     moved = np.std([draw.mean() for draw in draws])
     said = np.sqrt(np.mean([repeat_error(draw) ** 2 for draw in draws]))
     assert said == pytest.approx(moved, rel=0.1)
-    # Prompts differ much more than repeats do: the bootstrap over prompts is about that.
+    # Prompts differ much more than repeats do, which is what the bootstrap over prompts measures.
     assert bootstrap_mean(draws[0].mean(axis=1)).high - draws[0].mean() > 3 * said
 
 

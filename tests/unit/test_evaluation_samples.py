@@ -1,4 +1,4 @@
-"""The samples' file: what was written is there again, what was half written is not, and settings never mix."""
+"""The file of samples: what was written is read back, what was half written is not, and settings never mix."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ def row(index=0, **changes):
 
 
 def save(rows, path):
-    """Write without any check of ours, in the format that the name says."""
+    """Write without any of our checks, in the format that the file name says."""
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     elif path.suffix == ".jsonl":
@@ -259,7 +259,7 @@ def test_every_missing_column_is_reported_at_once(tmp_path, ending):
     ],
 )
 def test_a_fault_is_located_by_column_and_row(tmp_path, changes, column, message, ending):
-    # A fault of the type is a fault of the whole column, so there every row has it.
+    # A wrong type is a fault of the whole column, so there every row has it.
     everywhere = "expected" in message or "Wrap" in message or "a field" in message
     rows = [row(i, **(changes if everywhere or i == 2 else {})) for i in range(4)]
     path = save(rows, tmp_path / f"a.{ending}")
@@ -310,7 +310,7 @@ def test_files_that_verl_cannot_join_are_refused(tmp_path):
     more = save([row(1, golden="g")], tmp_path / "b.parquet")
     fewer = save([row(2, extra_info={"index": 2})], tmp_path / "c.parquet")
     other = save([row("d")], tmp_path / "d.parquet")
-    assert check_files([first, more, fewer]).num_rows == 3  # missing columns and fields are filled up
+    assert check_files([first, more, fewer]).num_rows == 3  # missing columns and fields are filled in
     (problem,) = problems(first, more, other, fewer)
     assert problem.file == other
     assert "the key index" in problem.message

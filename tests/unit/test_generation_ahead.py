@@ -1,4 +1,4 @@
-"""A controller that generates ahead: what is in flight when a batch is whole goes on under the next weights."""
+"""A controller that generates ahead: prompts in flight when a batch is complete continue under the next weights."""
 
 import json
 
@@ -25,7 +25,7 @@ def ahead(batches: float, **changes) -> DataController:
 
 
 class Engine:
-    """Answers in an order that it is told, with the version of a prompt's dispatch: the oldest that made any token."""
+    """Answers in a given order, with the version of a prompt's dispatch: the oldest that made any token."""
 
     def __init__(self, controller: DataController) -> None:
         self.controller, self.entries = controller, {}
@@ -89,7 +89,7 @@ def test_whatever_the_order_of_answers_each_prompt_is_trained_on_once_and_in_tim
 def test_where_generation_goes_on_while_the_actor_is_trained_nothing_grows_too_old(
     batches, per_version, staleness, answers
 ):
-    """Slow prompts are waited for in time, and no more is admitted than has room in the batches to come."""
+    """Slow prompts are waited for in time, and no more are admitted than fit into the batches to come."""
     controller = ahead(batches, max_staleness=staleness, batches_per_version=per_version, gen_batch_size=100)
     engine, num_batches = Engine(controller), 0
     for position, passes in answers:
@@ -163,7 +163,7 @@ def test_what_is_in_flight_at_a_checkpoint_is_generated_again():
     controller = ahead(1.0, gen_batch_size=4)
     engine = Engine(controller)
     engine.dispatch()
-    engine.answer(5, [True, False])  # mixed: its continuation is in flight, too
+    engine.answer(5, [True, False])  # mixed: its continuation is also in flight
     engine.dispatch()
     for _ in range(BATCH):
         engine.answer(0, [True, True])

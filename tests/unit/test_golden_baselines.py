@@ -1,4 +1,4 @@
-"""golden_baselines.py on runs that nobody made: budgets, tuning, tables, and what is run again."""
+"""golden_baselines.py on made-up runs: budgets, tuning, tables, and what is run again."""
 
 import sys
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The command of golden_baselines.py, on runs that nobody made: what is tuned, what is run again, what is refused."""
+"""The command of golden_baselines.py, on made-up runs: what is tuned, what is run again, what is refused."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ from test_leaderboard_store import AtOnce
 
 
 class Lab:
-    """Makes a run at once; dies after so many."""
+    """Makes a run at once; dies after `lives` runs."""
 
     def __init__(self) -> None:
         self.made: list[Job] = []

@@ -62,7 +62,7 @@ def test_the_correction_costs_something_and_never_more_than_bonferronis(counts):
         alone = table.pmf(outcomes)[tails <= tails[s] * (1 + 1e-9)].sum()
         assert alone * (1 - 1e-9) <= p_value + 1e-12
         assert p_value <= min(1, len(sizes) * tails[s]) + 1e-9
-    # Order of the tokens does not matter; passes and failures are alike.
+    # The order of tokens does not matter; passes and failures are symmetric.
     assert adjusted_p_values(passes[::-1], sizes[::-1]).tolist() == adjusted.tolist()[::-1]
     failures = adjusted_p_values([n - s for s, n in counts], sizes)
     assert failures == pytest.approx(adjusted, abs=1e-9)
@@ -74,7 +74,7 @@ def test_two_tokens_are_one_comparison():
 
 
 def labelled_share(rates: list[float], num_rollouts: int, num_states: int, seed: int = 0) -> tuple[np.ndarray, float]:
-    """Shares of states in which each token is labelled on its proper side of 0, and in which any is."""
+    """Shares of states in which each token is labelled on its correct side of 0, and in which any token is."""
     passes = np.random.default_rng(seed).binomial(num_rollouts, rates, size=(num_states, len(rates)))
     significant = np.array([adjusted_p_values(row, [num_rollouts] * len(rates)) <= ALPHA for row in passes])
     return (significant & (passes > passes.mean(1, keepdims=True))).mean(0), float(significant.any(1).mean())

@@ -1,4 +1,4 @@
-"""What is taken over from an earlier run: lengths, and visits whose policy is near the present one."""
+"""What is taken over from an earlier run: lengths, and visits whose policy is near the current one."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def visit(problem: str, k: int, state_reward: float | None = 1.0, version: int =
 
 
 class Policy:
-    """Log-probs that are those of the records but for some visits, and what it was asked."""
+    """Log-probs equal to those of the records except for some visits; records what it was asked."""
 
     def __init__(self, *moved: tuple[str, int]) -> None:
         self.moved = moved

@@ -125,10 +125,10 @@ def test_an_infrastructure_error_is_no_label_anywhere():
         "pass_rate": 1, "test_pass_rate": 1, "test_solved": 1, "test_score": 1, "fresh_right": 1,
         "fresh_pass_rate": None, "fresh_solved": None,
     }  # fmt: skip
-    # A wrong vote is one, whatever could not be run; a program with a pair that could not be run has no label.
+    # A wrong vote stays wrong, whatever could not be run; a program with a pair that could not be run has no label.
     other = measure_state(STATE, [Outcome(1.0, wrong, (_run(PAIRS[0], THREE), lost[1]))], PAIRS, PAIRS)
     assert (other.metrics["test_solved"], other.metrics["fresh_solved"]) == (0, 0)
-    # Nothing could be run on the second pair, so nobody knows whether an attempt would be right.
+    # Nothing could be run on the second pair, so it is unknown whether an attempt would be right.
     nothing = measure_state(STATE, [Outcome(1.0, half)], PAIRS)
     assert nothing.metrics["test_score"] is None
     assert (other.metrics["test_pass_rate"], other.metrics["fresh_pass_rate"]) == (0, None)
@@ -205,7 +205,7 @@ def test_a_result_has_every_rung_and_state_and_is_printed():
     assert (same["num_samples"], same["num_labels"]) == (12, 9)
     assert unseen["pass rate"] is None
     assert len(content["states"]) == 4
-    assert content["whole"]["num_tasks"] == 1  # bare prompts alone
+    assert content["whole"]["num_tasks"] == 1  # only bare prompts
     text = render(content)
     rows = {line.partition("  ")[0]: line.split() for line in text.splitlines()}
     assert rows["same states"][2:6] == ["2", "3", "3", "0.5000"]
@@ -243,7 +243,7 @@ def test_states_of_one_result_alone_are_not_compared():
 
 
 class FlakyExecutor:
-    """Returns the given statuses of a program, one a time that it is asked."""
+    """Returns the given statuses of a program, one per call."""
 
     def __init__(self, statuses: dict[str, list[Status]]) -> None:
         self.statuses = statuses

@@ -1,4 +1,4 @@
-"""What a run of golden redaction came to: the first probe against the last, at the places that both have."""
+"""The findings of a golden redaction run: the first probe against the last, at the places that both have."""
 
 from recipe.golden_redaction.method.findings import run_findings
 

@@ -1,4 +1,4 @@
-"""The steps of one update on tokens that respond linearly to weights: they end at the targets, and no further."""
+"""The steps of one update on tokens that respond linearly to weights: they end at the targets, and go no further."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def run(
     """Log-probs after an update, and the squared distance after each step, as the worker does it but in numpy.
 
     Args:
-        jacobian: (M, D) of the log-probs in the weights; they begin at -1.
+        jacobian: (M, D) of the log-probs in the weights; the log-probs start at -1.
         rate: Length of a whole step in the weights.
     """
     weights = np.ones(len(targets)) / len(targets)

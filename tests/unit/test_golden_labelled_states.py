@@ -66,7 +66,7 @@ def test_the_reference_is_asked_for_each_token_of_a_state_once():
     assert reference.missing([first, other]) == asked
     reference.add(first, (5, 6), (-1.0, -2.0))
     again = _visit(0, (6, 7, 5))
-    # Only what is new, in a state that is known.
+    # Only the new tokens of a known state.
     assert reference.missing([first, again, other]) == [
         (again, StateTokens(first.ids, (7,))),
         (other, StateTokens(other.ids, (5,))),

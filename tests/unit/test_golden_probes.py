@@ -1,4 +1,4 @@
-"""What probes ask and what is written down of them."""
+"""What probes ask and what is recorded of them."""
 
 import math
 
@@ -37,7 +37,7 @@ def test_a_pass_rate_is_the_mean_of_the_labels_that_are_known():
     rows = probe_rows(7, states, [[1, 0, None], [None, None, None], [0, 0, 1]])
     assert rows[0] == {"step": 7, "problem": "a", "share": 0.5, "k": 5, "pass_rate": 0.5}
     assert [row["pass_rate"] for row in rows] == [0.5, None, pytest.approx(1 / 3)]
-    # Nothing is known of a whole hidden solution: no figure, instead of one of nothing.
+    # Nothing is known about fully hidden solutions: their metric is absent instead of being a mean of nothing.
     mean = pytest.approx((1 / 2 + 1 / 3) / 2)
     assert probe_metrics(rows, 3) == {"golden/probe/0.5": mean, "val-core/golden/acc/mean@3": mean}
 

@@ -40,7 +40,7 @@ def reference_k(length: int, setting: RedactionSettings, rewards: list[float | N
     for reward in rewards:
         if reward is None or reward != reward:
             continue
-        # Below all that was visited, what lies above has been passed over on the way down.
+        # Below everything that was visited, the lengths above were passed over on the way down.
         visited = {k} if visited and k < min(visited) else visited | {k}
         since.append("high" if reward >= setting.grow_above else "low" if reward <= setting.shrink_below else "")
         last = since[-setting.patience :]
@@ -84,7 +84,7 @@ def test_k_rests_in_the_band_between_the_thresholds(setting, share):
 def test_patience_needs_visits_in_a_row():
     controller = RedactionController({"a": 9}, RedactionSettings(patience=2, growth=1))
     ks = [controller.observe("a", controller.k("a"), reward) for reward in (1, 0.5, 1, 0, 1, None, 1, 1, 1)]
-    # Broken by the band, broken by a low visit, not broken by a visit without a label; a change starts anew.
+    # Broken by the band, broken by a low visit, not broken by a visit without a label; a change restarts the count.
     assert ks == [1, 1, 1, 1, 1, 1, 2, 2, 3]
 
 
@@ -218,7 +218,7 @@ def test_the_shipped_settings_visit_all_25_undecided_tokens_of_300():
     controller = RedactionController({"a": 300}, RedactionSettings())
     visited = visits(controller, np.log(probabilities).tolist(), [0.9] * 40)
     assert {300 - place for place in open_tokens} <= set(visited)
-    # No other length costs a visit but the first and the last, and the solved problem's checks are of the last.
+    # Of the other lengths, only the first and the last cost visits; checks of the solved problem are of the last.
     assert set(visited) <= {300 - place for place in open_tokens} | {1, 300}
     assert len(set(visited[:27])) == len(set(visited))
 

@@ -1,4 +1,4 @@
-"""Targets, weights and movement: what tokens are asked for, and what became of it. The loss is in slow/."""
+"""Targets, weights and movement: what tokens should reach, and what they reached. The loss is in slow/."""
 
 import math
 
@@ -13,7 +13,7 @@ from recipe.golden_redaction.method.targets import TargetSettings, target_log_pr
 
 @st.composite
 def states(draw) -> tuple[np.ndarray, np.ndarray]:
-    """Log-probs of 1 to 6 tokens of a softmax over some more, and advantages."""
+    """Log-probs of 1 to 6 tokens of a softmax over some more tokens, and advantages."""
     size = draw(st.integers(1, 6))
     logits = np.array(draw(st.lists(st.floats(-12, 12), min_size=size + 1, max_size=size + 4)))
     log_probs = logits - np.logaddexp.reduce(logits)
@@ -65,13 +65,13 @@ def test_the_share_is_the_largest_that_fits(state, mass_from_others):
         tried = np.exp(log_probs).sum()
         more = np.where(advantages > 0, log_probs * (1 - (result.share + 1e-3) / 2), result.log_probs)
         excess = mass_of_targets(log_probs, more) - (tried + mass_from_others * max(0, 1 - tried))
-        # Where p is nearly 0 or 1 a larger share changes nothing that float64 can tell.
+        # Where p is nearly 0 or 1, a larger share changes nothing that float64 can resolve.
         assert excess > -1e-12
         assert len(preferred)
 
 
 def carried(log_probs: np.ndarray, advantages: np.ndarray, fall: float) -> np.ndarray:
-    """Log-probs of preferred tokens once a softmax has lowered the logits of dispreferred ones alone so far."""
+    """Log-probs of preferred tokens after a softmax has lowered only the logits of dispreferred ones, by `fall`."""
     probs, falling = np.exp(log_probs), advantages < 0
     left = float((probs[falling] ** (1 + fall)).sum())
     others = 1 - float(probs[falling].sum())
@@ -91,7 +91,7 @@ def test_dispreferred_tokens_fall_as_far_as_preferred_ones_may_rise(state):
         assert (carried(log_probs, advantages, fall) <= preferred / 2 + 1e-9).all()
         if fall < 1:
             further = carried(log_probs, advantages, fall + 1e-3) - preferred / 2
-            assert further.max() > -1e-9  # where p is nearly 0 or 1 nothing that float64 can tell
+            assert further.max() > -1e-9  # where p is nearly 0 or 1, nothing that float64 can resolve
 
 
 def test_three_preferred_tokens_at_a_quarter_share_what_there_is():
@@ -122,7 +122,7 @@ def test_preferred_tokens_get_what_dispreferred_ones_give_up():
     assert np.exp(targets) == pytest.approx([math.sqrt(0.4), 0.36])
     targets = target_log_probs(np.log([0.9, 0.1]), [1, -1], original).log_probs
     assert np.exp(targets) == pytest.approx([math.sqrt(0.9), 0.01])
-    # Balanced, the two meet: nothing has to go to tokens that nobody tried.
+    # When balanced, the two meet: nothing has to go to tokens that were not tried.
     targets = target_log_probs(np.log([0.9, 0.1]), [1, -1], TargetSettings()).log_probs
     assert np.exp(targets) == pytest.approx([math.sqrt(0.9), 1 - math.sqrt(0.9)])
     targets = target_log_probs(np.log([0.4, 0.4, 0.2]), [1, 1, -1], TargetSettings()).log_probs

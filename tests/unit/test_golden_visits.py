@@ -127,7 +127,7 @@ def test_metrics_of_clear_states():
     visits = [credited(*made) for made in (GOOD_AND_BAD, BAD_TEACHER, DECIDED, UNLABELLED)]
     metrics = visit_metrics(visits)
     assert metrics == pytest.approx(by_brute_force(visits))
-    # Said once in numbers, too.
+    # Also once in plain numbers.
     assert metrics["golden/visits/num_actions"] == 2.0
     assert metrics["golden/visits/undecided_share"] == 0.75
     assert metrics["golden/visits/labelled_share"] == 0.5

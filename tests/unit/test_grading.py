@@ -1,4 +1,4 @@
-"""What a success is, by a threshold or graded; which screenings are mixed; what is refused of both."""
+"""What a success is, by a threshold or graded; which screenings are mixed; what is refused for both."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def test_a_grade_is_the_value_itself_and_a_plain_number():
     [
         ([0.5, 0.5], (0.0, 1.0), False),  # nothing to learn from their differences
         ([0.0, 0.1], (0.0, 1.0), True),
-        ([0.1, 0.1, 0.1], (0.0, 1.0), False),  # whose sum is not three times as much
+        ([0.1, 0.1, 0.1], (0.0, 1.0), False),  # the sum is not exactly three times as much
         ([1, 0, 0, 0], (0.25, 0.75), False),  # the ends are outside
         ([1, 1, 1, 0], (0.25, 0.75), False),
         ([1, 1, 0, 0], (0.25, 0.75), True),

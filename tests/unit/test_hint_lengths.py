@@ -21,7 +21,7 @@ def make(lengths=LENGTH, seed: int = 0, **settings) -> HintLengths:
 
 
 def play(hints: HintLengths, needed: np.ndarray, choices: int, count: int = 8) -> list[list[int]]:
-    """A prompt passes if its hint has as many tokens as it needs: the lengths that were given."""
+    """The lengths that were given; a prompt passes if its hint has as many tokens as it needs."""
     given_lengths = []
     for _ in range(choices):
         chosen = hints.choose(HOPELESS, count)

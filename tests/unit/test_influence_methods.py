@@ -1,4 +1,4 @@
-"""What is new and pure in the TracIn benchmark: reversed rewards, AUROC, and its tables."""
+"""The new pure functions of the TracIn benchmark: reversed rewards, AUROC, and its tables."""
 
 import math
 import sys
@@ -72,7 +72,7 @@ def test_mixed_groups():
 
 
 def test_scores_are_compared_within_a_reported_reward():
-    # The score only follows the reported reward: it tells nothing within one, though reversals are uneven over both.
+    # The score only follows the reported reward: within one it is uninformative, though reversals are uneven over both.
     flipped = np.array([True, True, False, False, False, True])
     reported = np.array([1.0, 1, 1, 0, 0, 0])
     table = {

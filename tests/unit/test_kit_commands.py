@@ -1,4 +1,4 @@
-"""Jobs of the GPU kit that are commands: composed right, interrupted in time, and continued by the next call."""
+"""Jobs of the GPU kit that are commands: composed correctly, interrupted in time, and continued by the next call."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ def test_a_command_that_ends_in_time(tmp_path: Path):
 
 
 def when(monkeypatch: pytest.MonkeyPatch, is_ready: Callable[[], bool]) -> None:
-    """An hour passes at once for `run_command` when something is ready: no test waits, or hurries, for a clock."""
+    """An hour passes at once for `run_command` when something is ready: no test waits for, or races, a clock."""
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (3600.0 if is_ready() else 0.0))
     monkeypatch.setattr(commands, "time", clock)
 
@@ -89,7 +89,7 @@ def test_a_run_on_a_gpu_has_the_gpus_settings_and_one_on_a_cpu_the_backends(meth
         assert len(keys) == len(set(keys))
 
 
-# A run of four steps that saves after each, and resumes. Of the first start of one that blocks, the second has no end.
+# A run of four steps that saves after each, and resumes. If it blocks, step 2 of its first start never ends.
 FAKE = """
 import json, pathlib, sys, time
 run = pathlib.Path(sys.argv[1]); (run / "checkpoints").mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Pieces of the GPU kit: every file comes back as it was, and pieces that do not are named."""
+"""Pieces of the GPU kit: every file comes back as it was, and bad pieces are named."""
 
 import json
 import sys

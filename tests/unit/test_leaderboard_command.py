@@ -1,4 +1,4 @@
-"""The leaderboard's command, with runs that nobody made: what it writes, what it reuses, and what it refuses."""
+"""The leaderboard's command, with made-up runs: what it writes, what it reuses, and what it refuses."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ from test_leaderboard_store import AtOnce
 
 
 class Lab:
-    """Makes a run at once; the larger the batch, the slower."""
+    """Makes a run at once; the larger the batch, the slower it learns."""
 
     def __init__(self) -> None:
         self.made: list[Job] = []

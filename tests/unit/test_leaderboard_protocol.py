@@ -117,7 +117,7 @@ def test_without_noise_the_fastest_candidate_is_never_dropped(values: list[float
     candidates = protocol.grid("greso")
     speed = dict(zip(candidates, values, strict=True))
     chosen = tune(["greso"], "B", protocol, lambda jobs: [play(job, rising(speed[job.settings])) for job in jobs])
-    # Equal to the look: speeds that reach everything at the same looks are told apart by the area only.
+    # Equal up to the look: speeds that reach everything at the same looks differ only in the area.
     assert speed[chosen["greso"]] == pytest.approx(max(values), abs=1e-9)
 
 
@@ -141,7 +141,7 @@ def test_all_methods_share_a_rung_and_each_keeps_its_own_best():
     assert chosen == {"greso": protocol.grid("greso")[4], "two_phase": protocol.grid("two_phase")[7]}
     assert [len(jobs) for jobs in rungs] == [2 * 9, 2 * 2 * 2]
     assert {job.looks for jobs in rungs for job in jobs} == {TUNING_LOOKS}
-    # What no pool would choose is sorted out on the first one.
+    # Candidates that no pool would choose are dropped on the first one.
     assert [{job.pool for job in jobs} for jobs in rungs] == [{"B"}, {"E"}]
 
 
@@ -163,7 +163,7 @@ def test_a_seed_that_never_gets_there_counts_as_the_budget():
 
 
 def test_with_a_price_what_trains_less_wins():
-    """Of two that reach the target with the same rollouts."""
+    """Of two candidates that reach the target with the same rollouts."""
     job = make_job(price=1.0, budget=30_000)
     thrifty, lavish = play(job, rising(0.05)), play(job, rising(0.05))
     for look in lavish["history"]:
@@ -209,7 +209,7 @@ def test_a_run_at_another_price_serves_as_far_as_it_went(speed: float, size: int
     done = play(make_job(budget=500 * size), rising(speed))
     job = make_job(budget=500 * other_size, price=price)
     wanted = play(job, rising(speed))
-    # All looks of the one are there, in its cost, if it is covered; and if it is not, the run was too short.
+    # If the job is covered, all its looks are there, at its own cost; if it is not, the run was too short.
     if covers(done, job):
         assert cut(done, job) == wanted
     else:

@@ -20,7 +20,7 @@ ROLLOUTS = {"rollouts": 1.0}
 
 
 def runs(method: str, *speeds: float, **changes) -> list[dict]:
-    """A run for each seed, rising so much in a thousand rollouts."""
+    """A run for each seed; `speeds` are the gains per thousand rollouts."""
     return [play(make_job(method, seed, **changes), rising(speed)) for seed, speed in enumerate(speeds)]
 
 
@@ -132,7 +132,7 @@ def test_the_table_is_best_first_and_relative_to_the_better_uniform_method():
     assert found["uniform_rloo"].gain is not None
     assert found["uniform_rloo"].gain.sign == "<"
     assert found["dps"].rollouts["+25"].mean == 10_000
-    # Half is trained on, everywhere: all prices are alike.
+    # Every run trains on half of its rollouts: all prices give the same.
     assert [cost and cost.value for cost in found["greso"].costs] == pytest.approx([5_500 / 9_500] * 3)
 
 

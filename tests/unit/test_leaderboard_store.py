@@ -1,4 +1,4 @@
-"""Finished runs are kept: a second call makes what is missing, and what is read is what an uninterrupted run gives."""
+"""Finished runs are kept: a second call makes only what is missing, and results are those of an uninterrupted run."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ class AtOnce(Executor):
 
 
 class Lab:
-    """Makes runs, each rising at a rate that its seed and settings decide; dies after so many."""
+    """Makes runs, each rising at a rate that its seed and settings determine; dies after `lives` runs."""
 
     def __init__(self, lives: int = 10**6) -> None:
         self.lives = lives

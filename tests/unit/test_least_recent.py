@@ -1,4 +1,4 @@
-"""The order of last takings, against a plain list."""
+"""The least recently taken first, against a plain list."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A class that stands for another: the same methods, and not its module."""
+"""A class that stands in for another: the same methods, without its module."""
 
 import asyncio
 import inspect
@@ -27,7 +27,7 @@ class Heavy:
         return None
 """
 
-# Another process: takes the class, and says what of its own it imported before and after it made an instance.
+# Another process: takes the class, and prints whether the module is imported before and after it made an instance.
 USE = """
 import asyncio, pickle, sys
 light = pickle.loads(sys.stdin.buffer.read())
@@ -53,7 +53,7 @@ def test_the_module_is_imported_where_an_instance_is_made(tmp_path: Path, monkey
         check=True,
     )
     assert result.stdout.decode().split() == ["False", "True", "16", "20"]
-    # What tells an actor with coroutines from one without, and its title.
+    # What distinguishes an actor with coroutines from one without, and its title.
     assert light.__name__ == "Heavy"
     assert inspect.iscoroutinefunction(light.add_later)
     assert not inspect.iscoroutinefunction(light.add)

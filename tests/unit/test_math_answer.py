@@ -14,7 +14,7 @@ from verl_ext.rewards.math_self_check import REQUIRED_SHARE, alterations, check_
 
 MATH_DATA = Path(__file__).resolve().parents[3] / "shared/data/math"
 
-# Far above what any of them takes: it fails when something hangs, and measures nothing.
+# Far longer than any of them takes: it fails when something hangs, and measures nothing.
 NO_HANG_SECONDS = 20.0
 
 

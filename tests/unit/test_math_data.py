@@ -87,7 +87,7 @@ def test_svamp_asks_behind_three_worked_examples(tmp_path: Path):
 
 
 def test_svamps_examples_are_right_by_the_reward_that_judges_its_rows():
-    """And a shift by one is wrong: they show a form that is judged."""
+    """An answer that is off by one is wrong: they show a form that is judged."""
     from verl_ext.rewards.math_answer import compute_score, extract_answer, judges
 
     assert judges("svamp")
@@ -197,7 +197,7 @@ def test_rows_without_a_checkable_answer_go_with_their_reason(name: str, row: di
         ("openmath_reasoning", {"generated_solution": "\\boxed{4}"}, "4"),
         ("gsm8k", {"answer": "2 #### is wrong\n#### -1,234"}, "-1234"),
         ("dapo_math_17k", {"reward_model": {"ground_truth": "34"}}, "34"),
-        # As OlympiadBench has them.
+        # As in OlympiadBench.
         ("math_train", {"final_answer": ["5"], "solution": ["First,", "then \\boxed{6}."]}, "5"),
         ("math_train", {"final_answer": None, "solution": ["First,", "then \\boxed{6}."]}, "6"),
         ("math_train", {"final_answer": ["$69$,$84$"], "is_multiple_answer": True, "unit": None}, "69,84"),
@@ -300,7 +300,7 @@ def test_questions_of_a_test_set_are_reported_and_on_request_left_out(
 def test_a_file_of_verls_examples_overlaps_with_ours(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], instruction: str
 ):
-    """As verl's examples/data_preprocess write it, against raw questions of ours, and the other way round."""
+    """Files as verl's examples/data_preprocess write them, against our raw questions, and the other way round."""
     texts = [(f"{row['problem']} {instruction}", row["answer"]) for row in questions(4)]
     rows = [make_row("openai/gsm8k", *text, index=n, split="test", ability="math") for n, text in enumerate(texts)]
     theirs, ours = tmp_path / "verl.parquet", write_jsonl(tmp_path / "in.jsonl", questions(10))

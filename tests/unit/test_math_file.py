@@ -16,7 +16,7 @@ from verl_ext.data.math_instructions import INSTRUCTION
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# As OlympiadBench has them, its proofs included.
+# As in OlympiadBench, including its proofs.
 OLYMPIAD = [
     {"question": "How many?", "final_answer": ["$166$"], "is_multiple_answer": False, "unit": "$cm^2$"},
     {"question": "Which two?", "final_answer": ["$69$,$84$"], "is_multiple_answer": True, "unit": None},
@@ -194,7 +194,7 @@ def test_the_shipped_runs_name_files_that_the_scripts_write():
     ]
     models = [file for file in folder.glob("dapo17k_qwen*.yaml") if file.stem != "dapo17k_qwen2_5_1_5b"]
     assert len(models) >= 3
-    for file in models:  # they begin with that file, and keep its data
+    for file in models:  # they start from that file, and keep its data
         config = yaml.safe_load(file.read_text())
         assert "dapo17k_qwen2_5_1_5b" in config["defaults"]
         assert "val_files" not in config["data"]

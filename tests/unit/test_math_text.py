@@ -121,7 +121,7 @@ BALANCED = st.recursive(
 
 @functools.cache
 def verls_math_reward() -> ModuleType:
-    """The one file: the package itself takes seconds to import."""
+    """Only the one file: importing the package takes seconds."""
     package = importlib.util.find_spec("verl")
     assert package is not None
     assert package.submodule_search_locations is not None

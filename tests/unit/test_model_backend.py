@@ -159,13 +159,13 @@ def test_only_megatron_has_two_bridges():
 
 
 def test_megatrons_memory_of_a_billion_parameters_on_eight_gpus():
-    """Tensor parallel 2: half the weights in bf16, half the gradients in float32, and of 12 bytes each an eighth."""
+    """Tensor parallel 2: half the weights in bf16, half the gradients in float32, and an eighth of 12 bytes each."""
     storage = layout(_config("megatron", **{TP: 2})).storage
     estimate = memory_estimate(10**9, storage=storage, tensor_parallel=2)
     assert estimate["weights"] == 10**9
     assert estimate["gradients"] == 2 * 10**9
     assert estimate["optimizer"] == 1_500_000_000
-    # Its buffer of gradients stays, unless it waits in the host's memory with the weights.
+    # Its buffer of gradients stays, unless it is offloaded to host memory with the weights.
     assert estimate["generation"] == 4_500_000_000
     offloaded = memory_estimate(10**9, storage=storage, is_offloaded=(True, False))
     assert offloaded["generation"] == 1_500_000_000

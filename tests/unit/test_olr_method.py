@@ -1,4 +1,4 @@
-"""Label refinement of tests/benchmarks/olr_method.py: the two conditions, by other means."""
+"""Label refinement of tests/benchmarks/olr_method.py: the two conditions, computed in another way."""
 
 import sys
 from pathlib import Path

@@ -128,7 +128,7 @@ def find(markdown: str) -> list[str]:
 
 
 def _text(page: Path) -> str:
-    """Of a page; of a notebook, without its code."""
+    """The text of a page; of a notebook, without its code."""
     text = page.read_text(encoding="utf-8")
     if page.suffix != ".ipynb":
         return text

@@ -88,7 +88,7 @@ def test_only_the_prompts_seen_last_are_fitted(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_unseen_prompts_that_look_like_mixed_ones_come_first():
-    """Of two kinds, half of each was seen: the one is mixed and the other hopeless. Without features, nobody knows."""
+    """Half of each of two kinds was seen: one is mixed, the other hopeless. Without features, they look the same."""
     kind = np.arange(1000) % 2
     seen = range(500)
     shares = {}
@@ -147,7 +147,7 @@ def hopeless_source(posterior: PassRatePosterior, sources: np.ndarray, source: i
 
 
 def chosen_by_source(posterior: PassRatePosterior, sources: np.ndarray, count: int, num_choices: int) -> np.ndarray:
-    """(choices, sources) numbers of prompts; what was chosen last is live, and not to be chosen."""
+    """(choices, sources) numbers of prompts; the last chosen ones are live, and must not be chosen."""
     live: list[int] = []
     chosen = np.zeros((num_choices, sources.max() + 1))
     for choice in range(num_choices):
@@ -211,7 +211,7 @@ def test_a_source_that_could_not_give_its_floor_owes_no_more_than_all_its_prompt
 
 
 def test_a_floor_is_of_what_can_be_chosen():
-    """Nothing fails where a source has no prompt left, or too few."""
+    """Nothing fails if a source has no prompt left, or too few."""
     sources = np.array([0, 0, 0, 0, 1, 1])
     posterior = make(6, sources=sources, min_source_share=1.0)
     for _ in range(20):
@@ -239,7 +239,7 @@ def see(posterior: PassRatePosterior, position: int, successes: list[float]) -> 
 
 
 def test_of_equal_means_the_prompt_of_the_larger_variance_is_chosen():
-    """All have the mean 1/2: some earn it every time, some by passes and failures, some are between."""
+    """All have the mean 1/2: some earn it every time, some by passes and failures, some are in between."""
     posterior = make(300, exploration_epochs=1e9, discount=1.0)
     for position in range(300):
         see(posterior, position, [[0.5] * 16, [0.25, 0.75] * 8, [0.0, 1.0] * 8][position % 3])
@@ -250,7 +250,7 @@ def test_of_equal_means_the_prompt_of_the_larger_variance_is_chosen():
 
 @pytest.mark.parametrize("knows_shortfall", [True, False])
 def test_a_prompt_that_always_earns_one_half_is_no_longer_chosen(knows_shortfall: bool):
-    """The other half passes one time in four. By their means alone the wrong ones come first."""
+    """The other half passes one time in four. Ordered only by their means, the wrong ones would come first."""
     posterior = make(40, exploration_epochs=1e9, discount=1.0, rest_epochs=0)
     shares = []
     for version in range(100):

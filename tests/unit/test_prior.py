@@ -1,4 +1,4 @@
-"""The prior of pass rates: found again from what was drawn from it, and no worse for features that tell nothing."""
+"""The prior of pass rates: recovered from outcomes drawn from it, and no worse with uninformative features."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def no_features(num_prompts: int) -> np.ndarray:
 
 
 def fitted(features: np.ndarray, passes: np.ndarray, num_rollouts: int = 4, weight: float = 20) -> FeaturePrior:
-    """Of a data set whose every prompt was seen."""
+    """The prior of a data set in which every prompt was seen."""
     prior = FeaturePrior(features, INITIAL, weight)
     prior.fit(np.arange(len(features)), passes, num_rollouts - passes)
     return prior
@@ -93,7 +93,7 @@ def test_features_that_tell_nothing_cost_next_to_nothing():
 @pytest.mark.parametrize("num_features", [1, 8, 40])
 @pytest.mark.parametrize("num_seen", [16, 64, 192])
 def test_many_features_that_tell_nothing_do_little_harm_while_few_prompts_were_seen(num_features: int, num_seen: int):
-    """With as many features as outcomes, a fit that is not held back predicts these perfectly and all else wrongly."""
+    """With as many features as outcomes, an unregularized fit predicts these perfectly and all else wrongly."""
     losses = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -224,7 +224,7 @@ def test_the_gradient_of_the_loss_is_that_of_finite_differences(
 def test_beyond_its_limits_the_loss_is_flat_but_for_the_penalty_and_its_gradient_says_so():
     x = np.array([[1.0, 0.0], [1.0, 3.0]])
     seen = Outcomes(x, np.array([1.0, 3.0]), np.array([3.0, 1.0]), np.ones(2))
-    flat = np.array([0.5, 4.0, -0.5, 2.5])  # of the second prompt the logit is 12.5, the logarithm of the strength 7
+    flat = np.array([0.5, 4.0, -0.5, 2.5])  # for the second prompt, the logit is 12.5 and the log strength 7
 
     def value(flat: np.ndarray) -> float:
         return loss(flat.reshape(2, 2), seen, LIMITS)[0]
@@ -235,7 +235,7 @@ def test_beyond_its_limits_the_loss_is_flat_but_for_the_penalty_and_its_gradient
 
 
 def test_the_loss_is_the_beta_binomial_likelihood():
-    """But for the numbers of orders, which do not depend on the coefficients."""
+    """Except for the number of orders, which does not depend on the coefficients."""
     passes, fails, counts = np.array([0.0, 2.0, 4.0]), np.array([4.0, 2.0, 0.0]), np.array([3.0, 1.0, 2.0])
     seen = Outcomes(np.ones((3, 1)), passes, fails, counts)
 

@@ -1,4 +1,4 @@
-"""What a terminal, and a log file, show of a run: fed by the files that a run writes."""
+"""What a terminal and a log file show of a run, from the files that a run writes."""
 
 import io
 import os
@@ -30,7 +30,7 @@ class Screen(io.StringIO):
         return self.is_terminal
 
     def waits_for(self, text: str) -> bool:
-        """Whether it comes within a few seconds."""
+        """Whether the text appears within a few seconds."""
         end = time.monotonic() + 5
         while text not in self.getvalue() and time.monotonic() < end:
             time.sleep(0.01)
@@ -76,7 +76,7 @@ def test_the_pace_is_of_steps_and_validations_alone():
 
 
 def _live(folder: RunFolder, screen: Screen, *expected: str) -> None:
-    """A run of two steps, which goes on when the screen shows what is expected."""
+    """A run of two steps, which continues when the screen shows what is expected."""
     status, metrics = StatusFile(folder.status), MetricsStream(folder.metrics)
     status.doing("starting Ray")
     assert screen.waits_for(expected[0])

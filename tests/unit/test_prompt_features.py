@@ -1,4 +1,4 @@
-"""What is known of prompts without a rollout, from rows as data sets have them: the right numbers, and finite ones."""
+"""What is known about prompts without a rollout, from rows as in data sets: the right numbers, and finite ones."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content":
 def features_of(
     sources: list[Any] | None = None, prompts: list[Any] | None = None, infos: list[Any] | None = None
 ) -> PromptFeatures:
-    """With nothing told in what is left out."""
+    """Arguments that are left out are uninformative."""
     num_prompts = len(sources or prompts or infos or [])
     return prompt_features(sources or ["a"] * num_prompts, prompts or [""] * num_prompts, infos or [None] * num_prompts)
 
 
 def column(features: PromptFeatures, name: str) -> np.ndarray:
-    """As the data set has it: without the arcsinh."""
+    """As in the data set, without the arcsinh."""
     return np.sinh(features.values_PF[:, features.names.index(name)])
 
 
@@ -99,7 +99,7 @@ def test_entries_of_lists_of_one_length_are_features():
     ]
     features = features_of(infos=infos)
     assert features.names == ("length", "extra_info.array.0", "extra_info.state.0", "extra_info.state.1")
-    # No arcsinh, and the mean for who lacks it.
+    # No arcsinh, and the mean for rows that lack it.
     assert features.values_PF[:, 1].tolist() == [3, 4, 4, 5]
     assert features.values_PF[:, 2].tolist() == [1, 3, 2, 2]
     assert features.values_PF[:, 3].tolist() == [-50, -50, -50, -50]
@@ -164,7 +164,7 @@ class Frame:
 
 
 class WithFrame:
-    """As verl's data set: never asked row by row."""
+    """Like verl's data set: never read row by row."""
 
     def __init__(self, frame: Frame) -> None:
         self.dataframe = frame

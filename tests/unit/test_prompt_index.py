@@ -36,7 +36,7 @@ def indices(rows, cuts=(), media=()):
 
 
 def with_index(rows, found):
-    """What is called how, whatever the order."""
+    """Rows with their index, in any order."""
     return sorted((index, json.dumps(row, sort_keys=True)) for row, index in zip(rows, found, strict=True))
 
 
@@ -95,7 +95,7 @@ def test_fields_that_another_file_adds_do_not_matter():
 
 
 def test_another_process_makes_the_same():
-    """Nothing of Python's own hashes, which differ from process to process."""
+    """It does not use Python's own hashes, which differ from process to process."""
     code = (
         "import pyarrow as pa; from verl_ext.data.prompt_index import make_indices; "
         "print(*make_indices([pa.table({'prompt': ['x', 'y', 'x']})], 'prompt', []))"

@@ -1,4 +1,4 @@
-"""The search of tests/benchmarks/rate_search.py: nobody is compared at the edge of a grid."""
+"""The search of tests/benchmarks/rate_search.py: no method is compared at the edge of a grid."""
 
 import sys
 from math import log

@@ -18,7 +18,7 @@ from verl_ext.trainer import default_reward
 NEEDS = pytest.mark.skipif(
     importlib.util.find_spec("reasoning_gym") is None, reason="the package reasoning-gym is not installed"
 )
-# What runs text as Python.
+# Functions that run text as Python.
 RUNNERS = {"eval", "exec", "parse_expr", "sympify"}
 
 
@@ -31,7 +31,7 @@ def rows(text: str, size: int = 8, examples: int = 2, seed: int = 0) -> dict[str
 
 
 def grade(row: dict, response: str) -> dict:
-    """Through the function that judges rows of ours by default."""
+    """By the function that judges our rows by default."""
     given = {"ground_truth": row["reward_model"]["ground_truth"], "extra_info": row["extra_info"]}
     return default_reward.compute_score(row["data_source"], solution_str=response, **given)
 
@@ -69,7 +69,7 @@ def test_grades_are_the_librarys(tmp_path: Path):
 
 @NEEDS
 def test_scorers_that_need_more_than_the_answer_get_it():
-    """The entry of a task whose metadata decide is the same from a file."""
+    """If the metadata of a task decide, the entry that is read from a file is the same."""
     row = rows("knights_knaves")["val"][0]
     assert json.loads(row["extra_info"]["metadata"])["names"]
     assert grade(row, f"<answer>{row['reward_model']['ground_truth']}</answer>")["score"] == 1.0
@@ -92,7 +92,7 @@ def test_without_examples_an_instruction_asks_for_the_form():
 
 @NEEDS
 def test_a_scorer_that_would_run_the_response_is_refused():
-    """All of the installed version: a new one may have more of them."""
+    """All scorers of the installed version: a new one may have more of them."""
     folder = Path(reward.library().__file__).parent
     found = set()
     for name, (generator, _) in sys.modules["reasoning_gym.factory"].DATASETS.items():
@@ -105,7 +105,7 @@ def test_a_scorer_that_would_run_the_response_is_refused():
                 runner = getattr(call, "func", None)
                 if getattr(runner, "id", getattr(runner, "attr", None)) not in RUNNERS:
                     continue
-                # number_sorting runs its own answer as Python, which the library wrote.
+                # number_sorting runs only its own answer as Python, which the library wrote.
                 if isinstance(call, ast.Call) and "entry[" not in ast.unparse(call.args[0]):
                     found.add(name)
     assert "puzzle24" in found

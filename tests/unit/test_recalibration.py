@@ -44,7 +44,7 @@ def test_the_coefficients_are_the_most_likely_ones():
 
 
 def play(recalibrate, versions=120, learning=0.04):
-    """A pool of which a part is learned, in the numbers and at the pace of the benchmark's; its reliability table."""
+    """The reliability table of a pool that is partly learned, with the size and pace of the benchmark's."""
     rng = np.random.default_rng(1)
     logits = np.concatenate([np.full(600, -9.0), np.full(250, 3.0), rng.normal(-1.5, 0.8, 400)])
     moves = np.concatenate([np.zeros(850), np.full(400, learning)])

@@ -1,4 +1,4 @@
-"""What recipes say of themselves, and that they are found without being named."""
+"""What recipes declare about themselves, and that they are found without being named."""
 
 import ast
 import os
@@ -34,7 +34,7 @@ RECIPE = Recipe(name={name!r}, title="Mine", node="mine", check_settings=print, 
 
 
 def _discover(folder: Path, *paths: Path) -> subprocess.CompletedProcess[str]:
-    """What a process that is started in `folder` finds."""
+    """What a process that starts in `folder` finds."""
     code = (
         "import sys; from verl_ext.launch.recipe import all_paths, recipes; "
         "print(*[recipe.name for recipe in recipes()], 'mine.folder' in all_paths(), "
@@ -146,7 +146,7 @@ SHARED = [
 
 
 def _imports(path: Path) -> set[str]:
-    """First parts of the modules that a file imports, in functions, too."""
+    """First parts of the modules that a file imports, also in functions."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
@@ -168,7 +168,7 @@ def test_shared_code_names_no_recipe_and_no_metric_or_setting_of_one():
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in SHARED
         for line in path.read_text(encoding="utf-8").splitlines()
-        # The docs of a command may show one of a recipe's.
+        # The docs of a command may show a command of a recipe.
         if re.search("|".join(words), line) and "python -m recipe." not in line
     ]
     assert found == []

@@ -1,4 +1,4 @@
-"""What states the version, the licence and the supported Python and verl says the same everywhere."""
+"""The version, the licence and the supported Python and verl are the same wherever they are stated."""
 
 import ast
 import re

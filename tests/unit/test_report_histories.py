@@ -1,4 +1,4 @@
-"""Histories of prompts and samples: every record is counted once, and the ends are the ends."""
+"""Histories of prompts and samples: every record is counted once, and the extremes are the true ones."""
 
 import json
 from collections import Counter
@@ -68,7 +68,7 @@ EVENT = st.fixed_dictionaries(
     {"step": st.integers(1, 9), "event": st.sampled_from(EVENTS), "index": st.integers(0, 3) | st.sampled_from("ab")},
     optional={"samples": st.integers(1, 8)},
 ).flatmap(
-    # With graded successes the sum of them.
+    # With graded successes, their sum.
     lambda event: st.sampled_from(
         [event["samples"] // 2, event["samples"] * 0.3] if "samples" in event else [None]
     ).map(lambda passes: event | ({} if passes is None else {"passes": passes}))
@@ -271,7 +271,7 @@ def test_a_run_folder_is_read_whatever_is_missing_or_broken(tmp_path: Path):
             {"validation_before.json": {"metrics": {"val-core/x/acc/mean@1": 0.1, "val-aux/y": 3.0}, "seconds": 2.5}},
             0.1,
         ),
-        # Of a run that kept no such file, and has one validation set.
+        # For a run that kept no such file, and has one validation set.
         ({"summary.json": {"val_accuracy_before": 0.2}}, 0.2),
     ],
 )

@@ -1,4 +1,4 @@
-"""Curves as pictures: the chosen ones, without a browser, and a person is told what cannot be drawn."""
+"""Curves as pictures: the chosen ones, without a browser, and an error says what cannot be drawn."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_chosen_curves_of_several_runs_are_drawn_over_seconds(runs, tmp_path: Pa
         command = ["compare", *map(str, runs), "--output", str(tmp_path / "c.html"), "--png", str(png), *options]
         assert main(command) == 0
     assert _pictures(tmp_path / "one") == {"critic--score--mean.png": True, "only--b.png": True}
-    # The same run gives the same picture, so that a paper's repository does not change for nothing.
+    # The same run gives the same picture, so that a paper's repository does not change without reason.
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 

@@ -1,4 +1,4 @@
-"""Warnings: each is there exactly if its cause is, says where, and what to do."""
+"""Warnings: each is there exactly if its cause is, and says where it is and what to do."""
 
 import pytest
 from hypothesis import given
@@ -75,7 +75,7 @@ def test_each_cause_has_its_warning_at_its_step(metric, value, title, level):
 def test_one_cause_of_nan_is_one_warning():
     names = ("actor/grad_norm", "actor/pg_loss", "actor/entropy", "perf/a", "perf/b")
     spoiled = [(step, name, None) for step in range(13, 21) for name in names]
-    # A mean of nothing now and then is another matter.
+    # An occasional mean of nothing is another matter.
     other, grave = _find(_run([*spoiled, (3, "timing_s/testing", None), (5, "timing_s/testing", None)]))[::-1]
     assert (grave.title, grave.level, grave.steps) == ("NaN or Inf from step 13 on", "problem", tuple(range(13, 21)))
     assert grave.what == "actor/grad_norm, actor/pg_loss, actor/entropy and 2 more (8 of 20 steps)"
@@ -158,7 +158,7 @@ def test_the_phases_add_up_to_the_time_of_the_steps():
 
 @given(st.floats(0, 50), st.floats(0, 50), st.lists(st.floats(0.1, 9), max_size=5), st.booleans())
 def test_with_the_wall_clock_all_phases_add_up_to_it(start_up, idle, tests, steps_are_timed):
-    """Start-up, each validation (the first one is before the first step), and what is between steps have a place."""
+    """Start-up, each validation (the first one is before the first step), and the time between steps are included."""
     records = [{STEP: step, "timing_s/testing": seconds} for step, seconds in enumerate(tests)]
     if steps_are_timed:
         records += [{STEP: 10 + step, "timing_s/step": 2.0, "timing_s/gen": 1.5} for step in range(3)]

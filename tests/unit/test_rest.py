@@ -16,7 +16,7 @@ def make(**settings) -> PassRatePosterior:
 
 
 def play(posterior: PassRatePosterior, rates: np.ndarray, choices: int, count: int = 4) -> np.ndarray:
-    """(choices / count, count) what was chosen."""
+    """The prompts that were chosen, (choices / count, count)."""
     chosen = []
     for _ in range(choices // count):
         chosen.append(posterior.choose(count))

@@ -1,4 +1,4 @@
-"""Names of rollouts: what is put together comes apart again."""
+"""Names of rollouts: what is joined can be split again."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Which rollouts a run keeps, and what of long texts."""
+"""Which rollouts a run keeps, and which parts of long texts."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a run's folder says of it: at work, over, or dead without a word; over all commands that worked there."""
+"""What a run's folder says about it: running, finished, or dead without notice; over all commands that ran there."""
 
 import json
 import os
@@ -123,7 +123,7 @@ def test_of_another_machine_only_the_last_sign_of_life_tells(file: StatusFile):
     assert not is_dead(elsewhere, now)
     assert is_dead(elsewhere, now + 30 * INTERVAL_S)
     assert is_dead(elsewhere | {"host": file.read()["host"]}, now)
-    # A number that was given to another process since.
+    # A process id that was given to another process since.
     assert is_dead(file.read() | {"pid": os.getppid(), "last_seen": 1.0e9}, 1.0e9)
 
 

@@ -1,4 +1,4 @@
-"""The safety suite's report and command, on runs that nobody made: arithmetic, verdicts, and what is run again."""
+"""The safety suite's report and command, on made-up runs: arithmetic, verdicts, and what is run again."""
 
 import itertools
 import json

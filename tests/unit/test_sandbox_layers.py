@@ -43,7 +43,7 @@ def machine(request: pytest.FixtureRequest) -> tuple[int, dict[str, int]]:
 
 
 def _answer(machine: tuple[int, dict[str, int]], name: str, *arguments: int) -> int:
-    """The stricter answer of both filters: an error is a lower number than to allow, and to kill is above bit 31."""
+    """The stricter answer of both filters: an error is a lower number than ALLOW, and KILL is above bit 31."""
     architecture, numbers = machine
     answers = [
         _run_bpf(make(architecture, numbers), architecture, numbers[name], arguments)

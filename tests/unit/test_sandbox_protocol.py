@@ -1,4 +1,4 @@
-"""What the trainer's process believes of what a program's process says."""
+"""What the trainer's process believes of what a program's process tells it."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ from verl_ext.sandbox.results import Execution, ProgramResult, Status, deciding_
 NONCE = b"n" * protocol.NONCE_BYTES
 START = NONCE + STARTED
 
-# A crowded machine is no reason to fail.
+# A busy machine must not make a test fail.
 crowded = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 sides = st.integers(1, 30)
@@ -140,7 +140,7 @@ def test_an_infrastructure_error_is_no_reward_of_zero():
     assert ProgramResult((ok, unknown)).reward is None
     assert ProgramResult((unknown,)).reward is None
     assert ProgramResult(()).reward is None
-    # Were failures labelled here, and possible passes not, the labels that remain would be too low.
+    # If failures were labelled here and possible passes were not, the remaining labels would be too low.
     assert ProgramResult((wrong, unknown)).reward is None
     assert not ProgramResult((ok, unknown)).solved
 

@@ -1,4 +1,4 @@
-"""Rows of the RL schema are made and written as they should be, or not at all."""
+"""Rows of the RL schema are made and written correctly, or not at all."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The stopping rule against all rules there are, and in simulation."""
+"""The stopping rule against all possible rules, and in simulation."""
 
 import itertools
 
@@ -83,7 +83,7 @@ def test_mixed_probability_of_a_uniform_rate():
 
 
 def test_sequential_screening_wastes_less_than_fixed_screening_in_simulation():
-    """A U-shaped pool: rates ~ Beta(.2, .2), of which the screener knows nothing else; then with what it has seen."""
+    """A U-shaped pool, rates ~ Beta(.2, .2): first the screener knows nothing else, then it uses what it has seen."""
     rng = np.random.default_rng(0)
     rates = rng.beta(0.2, 0.2, 20_000)
     seen = rng.binomial(4, rates)

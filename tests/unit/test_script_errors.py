@@ -35,7 +35,7 @@ SCRIPTS = {
 
 
 def ending(capsys: pytest.CaptureFixture[str], name: str, *arguments: str) -> str:
-    """What a script says, given what cannot work."""
+    """What a script says when given what cannot work."""
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f"data_preprocess.{name}").main(arguments)
     message = str(ended.value.code)
@@ -136,7 +136,7 @@ def test_all_problems_of_a_file_are_one_line_and_other_errors_keep_their_traceba
 
 
 def test_the_help_needs_no_torch():
-    """All scripts but those that train a model."""
+    """All scripts except those that train a model."""
     names = sorted(path.stem for path in Path(__file__).parents[2].glob("data_preprocess/*.py"))
     light = [name for name in names if not name.startswith("_") and "model" not in name and "classifier" not in name]
     assert len(light) >= 16

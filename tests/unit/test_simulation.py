@@ -1,4 +1,4 @@
-"""Simulated runs of the curriculum: what must hold exactly, what must hold on average, and what a person is told."""
+"""Simulated runs of the curriculum: what must hold exactly, what must hold on average, and what is reported."""
 
 from dataclasses import replace
 
@@ -73,9 +73,9 @@ def test_one_engine_and_equal_lengths_have_a_closed_form(schedule):
     st.integers(1, 8),
 )
 def test_streaming_is_never_slower_where_nothing_is_contended(lengths, batch):
-    # Every prompt qualifies, which the controller has learned, and engines have room for all and are no slower for it:
-    # streaming takes the slowest prompt's two parts, merged the slowest first part and then the slowest second part, if
-    # not the first one of a later prompt.
+    # Every prompt qualifies, which the controller has learned, and engines have room for all and do not get slower:
+    # streaming takes the slowest prompt's two parts; merged takes the slowest first part and then the slowest second
+    # part, or the first part of a later prompt.
     scenario = replace(
         SMALL, train_batch_size=batch, gen_batch_size=batch, slots=10**4, sequence_seconds=0.0, num_steps=1
     )
@@ -111,7 +111,7 @@ def test_nothing_is_lost(changes):
     assert simulation.now == pytest.approx(sum(step.generation_seconds + step.update_seconds for step in steps))
 
 
-# Every prompt qualifies and is trained on with 2 + 3 rollouts; ten tokens of 0.1 s each, whatever is under way.
+# Every prompt qualifies and is trained on with 2 + 3 rollouts; ten tokens of 0.1 s each, whatever is in flight.
 EVEN = replace(
     SMALL,
     **{"n": 2, "n_continue": 3, "train_batch_size": 4, "gen_batch_size": 4, "num_engines": 1},
@@ -134,7 +134,7 @@ def test_where_training_takes_longer_than_generation_only_engines_apart_save_tim
     apart = _even("separate_async")[-1]
     assert apart.generation_seconds == pytest.approx(0.0)  # it is done before training is
     assert apart.update_seconds == pytest.approx(3.0)
-    assert apart.engine_seconds == pytest.approx(2.5)  # but for half a second of new weights
+    assert apart.engine_seconds == pytest.approx(2.5)  # except half a second of new weights
     assert apart.sample_age >= 1
 
 
@@ -163,7 +163,7 @@ def test_a_pause_costs_its_own_time_and_another_prefill_of_what_is_under_way():
         assert fleet.next_finished(until=5.0) is None
         fleet.interrupt(5.0)
     assert fleets[0].next_finished() == (10.0, "a")
-    assert fleets[1].next_finished() == (10.0 + 0.5 + 0.5 + 2 * 0.5, "a")  # two first ones, and two again
+    assert fleets[1].next_finished() == (10.0 + 0.5 + 0.5 + 2 * 0.5, "a")  # two first prefills, and two again
 
 
 @pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
@@ -258,7 +258,7 @@ def test_hard_prompts_have_longer_answers_by_the_factor():
 def test_the_pool_is_found_again_from_its_outcomes():
     workload = Workload(WorkloadSettings(num_prompts=20_000, never=0.35, always=0.1, alpha=1.0, beta=2.0), seed=5)
     outcomes = []
-    for index in range(20_000):  # as the curriculum sees them: 4, and 12 more of those that are mixed
+    for index in range(20_000):  # as the curriculum sees them: 4, and 12 more for mixed ones
         passes = int(sum(workload.draw(index, 4)[0]))
         total = 4
         if 0 < passes < 4:

@@ -38,7 +38,7 @@ TRUE = Scenario(
 
 
 def write_run(folder, scenario):
-    """The three files of a run folder, of a simulated run."""
+    """The three files of a simulated run's folder."""
     simulation = CurriculumSimulation(scenario)
     records = []
     update = simulation.controller.update_prompts

@@ -1,4 +1,4 @@
-"""The watch over data sources: whom it names, after how many rollouts, and why."""
+"""The watch over data sources: which it names, after how many rollouts, and why."""
 
 import json
 import re

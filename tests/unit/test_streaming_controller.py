@@ -34,7 +34,7 @@ class World:
         self.controller = controller
         self.in_flight: dict = {}
         self.held: dict[str, int] = {}  # what the data plane holds: key -> version
-        self.asked: dict[str, list[int]] = {}  # sessions of each prompt since it was last screened anew
+        self.asked: dict[str, list[int]] = {}  # sessions of each prompt since its screening last restarted
         self.generated = self.trained = self.version = self.next_uid = 0
 
     def free(self, result) -> None:
@@ -158,7 +158,7 @@ def test_prompts_missing_from_a_partial_answer_are_still_in_flight():
 
 def test_admission_stops_when_the_expected_number_covers_the_batch():
     controller = streaming(train_batch_size=4, gen_batch_size=100)
-    # One of two qualifies, as far as anyone knows: eight prompts are expected to give four.
+    # As far as is known, one of two qualifies: eight prompts are expected to give four.
     assert controller.num_prompts_wanted == 8
     add(controller, *(f"u{i}" for i in range(20)))
     entries = controller.get_generation_inputs()
@@ -245,7 +245,7 @@ def test_sequential_screening_is_planned_by_each_prompts_posterior_and_the_price
         assert plans == {
             uid: plan_screening(*belief, n=6, chunk=1, price=record.price) for uid, belief in beliefs.items()
         }
-        # All are given up, after as many failures as their plans allow: the next qualified prompt is dearer.
+        # All are given up, after as many failures as their plans allow: the next qualified prompt costs more.
         while entries:
             for entry in entries:
                 answer(controller, entry, [0.0] * entry.num_samples)
@@ -319,7 +319,7 @@ def test_streaming_rounds_are_gen_batches_of_screened_prompts():
 
 
 def test_past_the_limit_nothing_new_is_admitted():
-    # One answer at a time: something would be in flight for ever.
+    # With one answer at a time, something would always be in flight.
     controller = streaming(train_batch_size=2, gen_batch_size=4, max_num_gen_batches=2)
     entries, added = [], 0
     while added < 100:

@@ -1,4 +1,4 @@
-"""A checkpoint as a run leaves it: verl's own FSDP manager saves a small sharded model, rank by rank."""
+"""A checkpoint as a run writes it: verl's own FSDP manager saves a small sharded model, rank by rank."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ IDS = torch.tensor([[1, 2, 3, 1]])
 
 
 def build_model(lora: bool) -> torch.nn.Module:
-    """The same weights each time; with LoRA factors that change its answers."""
+    """A model with the same weights each time; with `lora`, its factors change the answers."""
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=len(WORDS),
@@ -33,7 +33,7 @@ def build_model(lora: bool) -> torch.nn.Module:
     )
     model: torch.nn.Module = Qwen2ForCausalLM(config)
     if lora:
-        # 16: a factor of 4 on the product, which is noticed where alpha is lost.
+        # alpha 16 scales the product by 4, so losing alpha would be noticed.
         model = get_peft_model(model, LoraConfig(r=4, lora_alpha=16, target_modules=["q_proj", "down_proj"]))
         for name, parameter in model.named_parameters():
             if "lora_" in name:
@@ -43,7 +43,7 @@ def build_model(lora: bool) -> torch.nn.Module:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint to save: whether LoRA factors are trained, over which mesh, and verl's settings of checkpoints."""
+    """A checkpoint to save: whether LoRA factors are trained, over which mesh, and verl's checkpoint settings."""
 
     lora: bool = False
     mesh: str = "fsdp"
@@ -51,7 +51,7 @@ class Saved:
 
 
 def save_checkpoints(folder: Path, checkpoints: dict[str, Saved], world: int) -> None:
-    """Save each as `folder/NAME/global_step_3/actor`, as so many ranks."""
+    """Save each as `folder/NAME/global_step_3/actor`, from `world` ranks."""
     mp.spawn(_save, args=(world, folder, checkpoints), nprocs=world)
 
 

@@ -1,8 +1,8 @@
 """Runs command lines one after the other, each in a process forked from one that has imported the heavy libraries.
 
-As a program it reads a JSON object per line (`arguments` after `python -m`, `variables` of the environment) and answers
-with one (`code`, `printed`, `seconds` of processor time). A command sees what it would see of a Python of its own, but
-for the imports: 60 of them take a minute instead of ten.
+As a program, it reads one JSON object per line (`arguments` after `python -m`, environment `variables`) and answers
+with one (`code`, `printed`, `seconds` of processor time). Apart from the imports, a command sees what it would see in
+its own Python process: 60 commands take one minute instead of ten.
 """
 
 import importlib
@@ -22,7 +22,7 @@ from hydra import compose, initialize_config_dir
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# What most commands import, beside what these import; nothing that registers what only some of them would know.
+# Modules that most commands import, less those that these import; none registers what only some commands would know.
 IMPORTED = (
     "recipe.tracin.model_check",
     "scipy.optimize",
@@ -46,7 +46,7 @@ class Ended:
 
 
 class CommandServer:
-    """The process that is forked from.
+    """The process that commands are forked from.
 
     Args:
         platform: verl's platform, which it chooses once per process: "cpu", or "" for its own choice.
@@ -66,7 +66,7 @@ class CommandServer:
         )
 
     def run(self, arguments: list[str], **variables: str) -> Ended:
-        """The end of `python -m ARGUMENTS`."""
+        """Run `python -m ARGUMENTS`, and return how it ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"arguments": arguments, "variables": variables}) + "\n")

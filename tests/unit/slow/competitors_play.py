@@ -1,4 +1,4 @@
-"""A policy that never learns, for tests of the leaderboard's competing methods, and what to ask of them."""
+"""A policy that never learns, for tests of the leaderboard's competing methods, and helpers for these tests."""
 
 import sys
 from collections import Counter
@@ -19,7 +19,7 @@ NUM_PROMPTS = len(RATES)
 
 
 class FixedPassRates:
-    """A policy that never learns: answers a prompt with its pass rate, in two tokens, and moves by a given drift."""
+    """A policy that never learns: prompts pass at given rates, responses have two tokens, and the drift is given."""
 
     def __init__(self, rates, drift=0.0, seed=0):
         self.rates, self.moved = np.asarray(rates), drift
@@ -51,6 +51,6 @@ def group_sizes(batch):
 
 
 def share_on_learnable(policy):
-    """Of the rollouts that the policy was asked for, those of prompts that are sometimes solved."""
+    """The share of requested rollouts that went to prompts that are sometimes solved."""
     learnable = (policy.rates > 0) & (policy.rates < 1)
     return sum(count for prompt, count in policy.asked.items() if learnable[prompt]) / policy.asked.total()

@@ -6,5 +6,5 @@ import torch
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
-    """Sums depend on the number of threads: weights that are to be equal need it to be."""
+    """Sums depend on the number of threads, so weights are equal only if it is fixed."""
     torch.set_num_threads(1)

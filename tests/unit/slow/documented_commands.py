@@ -1,4 +1,4 @@
-"""Every command that README files and docs name, and whether the program that it names would take it."""
+"""Every command in README files and docs, and whether its program would accept its arguments."""
 
 import argparse
 import io
@@ -24,7 +24,7 @@ _FENCE = re.compile(r"^( *)```(bash|sh|shell|console)[^\n]*\n(.*?)^\1```", re.DO
 _ANY_FENCE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`((?:python|\.venv/bin/python|make|pytest|pip) [^`\n]+)`")
 _HEADING = re.compile(r"^#+ ", re.MULTILINE)
-# What a reader puts something else in place of.
+# What the reader replaces.
 _PLACEHOLDERS = ("…", "...", "KEY=VALUE")
 _PYTHONS = ("python", ".venv/bin/python", "python3.11")
 
@@ -35,8 +35,8 @@ class Command:
 
     Attributes:
         page: Path of the page in the repository.
-        words: As a shell splits them, without comments, line breaks and variables that are set for it.
-        section: All of the page's text under the same heading, where a need for GPUs is said.
+        words: The words as a shell splits them, without comments, line breaks and variables set for the command.
+        section: All of the page's text under the same heading, which must mention a need for GPUs.
         is_fenced: From a block of code that is meant to be pasted; others name a program in running text.
     """
 
@@ -50,19 +50,19 @@ class Command:
 
     @property
     def module(self) -> str | None:
-        """Of `python -m MODULE`."""
+        """The module of `python -m MODULE`."""
         if self.words[0] in _PYTHONS and len(self.words) > 2 and self.words[1] == "-m":
             return self.words[2].replace("recipe.NAME", "recipe.fast_dapo")
         return None
 
     @property
     def is_part(self) -> bool:
-        """Only what differs from another command is written out."""
+        """Whether only what differs from another command is written out."""
         return any(word in _PLACEHOLDERS for word in self.words)
 
     @property
     def arguments(self) -> list[str]:
-        """What follows the program, without placeholders but those that are the value of an option."""
+        """What follows the program, without placeholders except those that are the value of an option."""
         rest = list(self.words[3:] if self.module else self.words[2:])
         kept = []
         for before, word in zip(["", *rest], rest, strict=False):
@@ -74,7 +74,7 @@ class Command:
 
 
 def read_commands() -> list[Command]:
-    """Of every page, in the order of the pages."""
+    """The commands of all pages, in the order of the pages."""
     return [command for page in PAGES for command in _of_page(page)]
 
 
@@ -86,7 +86,7 @@ def _of_page(page: Path) -> Iterator[Command]:
                 words = _words(part)
                 if words:
                     yield Command(name, words, _section(text, block.start()), is_fenced=True)
-    # Blanked, not cut: places stay what they are.
+    # Blanked, not removed, so that positions stay the same.
     prose = _ANY_FENCE.sub(lambda fence: re.sub(r"[^\n]", " ", fence[0]), text)
     for span in _INLINE.finditer(prose):
         yield Command(name, _words(span[1].replace("[", "").replace("]", "")), _section(text, span.start()), False)
@@ -106,7 +106,7 @@ def _section(text: str, place: int) -> str:
 
 
 class Accepted(BaseException):
-    """A program has read its arguments, and would begin now."""
+    """A program has read its arguments and would start now."""
 
 
 @contextmanager
@@ -128,10 +128,10 @@ def parse(program: str, command: Command) -> None:
 
     Args:
         program: A module, or the path of a script.
-        command: Whose arguments it is given.
+        command: The command whose arguments it is given.
 
     Raises:
-        AssertionError: It does not take them, with what it said.
+        AssertionError: The program refused them; the message has its output.
     """
     said = io.StringIO()
     with _stops_after_its_arguments([program, *command.arguments], command.is_part), redirect_stderr(said):

@@ -1,4 +1,4 @@
-"""Models, data and reward functions for commands that are to be checked and not run: whole ones, and broken ones."""
+"""Models, data and reward functions for commands that are checked but not run: some valid, some broken."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ REWARDS = {
 
 @dataclass(frozen=True)
 class StandIns:
-    """Folders of what stands in for a user's own."""
+    """Folders of stand-ins for a user's own files."""
 
     folder: Path
 
@@ -55,7 +55,7 @@ def make_model(folder: Path, max_positions: int = 16384) -> None:
 
     Args:
         folder: Where it is saved.
-        max_positions: Its context, in tokens.
+        max_positions: Its context length in tokens.
     """
     tokenizer = build_tokenizer()
     tokenizer.save_pretrained(folder)
@@ -80,7 +80,7 @@ def make_data(file: Path, numbers: Sequence[int], data_source: str = "arithmetic
 
 
 def make_stand_ins(folder: Path) -> StandIns:
-    """Everything, in an empty folder."""
+    """Make all stand-ins in an empty folder."""
     made = StandIns(folder)
     make_data(made.data("train"), range(600))
     make_data(made.data("val"), range(600, 664))
@@ -89,7 +89,7 @@ def make_stand_ins(folder: Path) -> StandIns:
     make_data(made.data("math"), range(600), data_source="math500")
     make_data(made.data("verls_gsm8k"), range(600), data_source="openai/gsm8k")
     made.data("not_parquet").write_text("question,answer\n")
-    # As others write it: JSON lines, a column of another name, numbers for answers, neither index nor ability.
+    # Data as others write it: JSON lines, another column name, numbers as answers, neither index nor ability.
     row = {"data_source": "arithmetic", "reward_model": {"style": "rule", "ground_truth": 7}}
     lines = [json.dumps(row | {"messages": [{"role": "user", "content": f"{n}+1="}]}) for n in range(100)]
     (folder / "data/numbers.jsonl").write_text("\n".join(lines))
@@ -123,7 +123,7 @@ def make_arc(folder: Path) -> None:
 
 
 def make_toxicity_classifier(folder: Path) -> None:
-    """A classifier with random weights and the labels of the one that the toxicity runs name."""
+    """A classifier with random weights and the labels of the one in the toxicity runs."""
     tokenizer = build_tokenizer()
     tokenizer.save_pretrained(folder)
     config = RobertaConfig(

@@ -44,7 +44,7 @@ class StoredRows:
         return tu.get_tensordict(read)
 
     def clear(self, keys: Sequence[str], partition: str) -> None:
-        for key in keys:  # as TransferQueue, which has never heard of some
+        for key in keys:  # like TransferQueue, it ignores unknown keys
             self.partitions.get(partition, {}).pop(key, None)
 
     def tags(self, partition: str) -> dict[str, dict[str, Any]]:
@@ -57,7 +57,7 @@ def _rows_of(columns: TensorDict, name: str) -> list[Any]:
 
 
 class Engine:
-    """Verl's agent loops: session s of a prompt passes if `passes(index, s)`, and has `outputs(s)` outputs."""
+    """verl's agent loops: session s of a prompt passes if `passes(index, s)`, and has `outputs(s)` outputs."""
 
     def __init__(self, passes: Callable[[Any, int], bool], outputs: Callable[[int], int] = lambda session: 1) -> None:
         self.passes = passes
@@ -94,7 +94,7 @@ class Engine:
 
 
 class QuietTrainer:
-    """What `parts.Trainer` promises, with a loader of prompts 0, 1, 2, …"""
+    """The interface of `parts.Trainer`, with a loader of prompts 0, 1, 2, …"""
 
     processor: Any = None
 

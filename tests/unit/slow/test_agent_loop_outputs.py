@@ -1,4 +1,4 @@
-"""An agent loop with several outputs a session, on verl's worker and ours: what is stored, reported and numbered."""
+"""An agent loop with several outputs per session, on verl's worker and ours: what is stored, reported and numbered."""
 
 import asyncio
 from collections import defaultdict
@@ -28,7 +28,7 @@ SCHEMA = OpenAIFunctionToolSchema.model_validate(
 
 @register("counting_agent")
 class CountingAgent(AgentLoopBase):
-    """Session s of prompt p has `outputs` outputs of 1, 2, … tokens; the last has the reward. None: the loop fails."""
+    """A session has `outputs` outputs of 1, 2, … tokens, and the last has the reward; with None, the loop fails."""
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
         if kwargs["outputs"] is None:
@@ -75,7 +75,7 @@ def _config() -> DictConfig:
 
 
 def _worker() -> Any:
-    """Ours without what its constructor fetches: a model's tokenizer and the data plane's client."""
+    """Our worker without what its constructor fetches: a model's tokenizer and the data plane's client."""
     worker: Any = object.__new__(SignalAgentLoopWorker)
     worker.config, worker.llm_client, worker.tools = _config(), None, []
     worker.tokenizer, worker.processor, worker.hf_model_type = SimpleNamespace(chat_template=None), None, None
@@ -108,7 +108,7 @@ def test_a_session_is_one_rollout_whose_outputs_are_all_stored(stored: dict[str,
     assert {stored["train"][key]["reward"] for key in rollouts} == {0.5}
     last = reports["prompt1"].rollouts[-1]
     assert (last.reward, last.reward_extra_info, last.num_tokens, last.version) == (0.5, {"acc": 1.0}, 1 + 2 + 3, 5)
-    # A response may be as long as the longest of them, not as all together.
+    # The length is that of the longest output, not of all outputs together.
     assert last.longest == 3
 
 
@@ -121,7 +121,7 @@ def test_a_session_without_outputs_or_with_an_error_is_missing(stored: dict[str,
 
 @register("calling_agent")
 class CallingAgent(AgentLoopBase):
-    """Turns of the model and answers of a tool, as the row has them."""
+    """Alternating turns of the model and answers of a tool, as given in the row."""
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         turns = [(list(text.encode()), number % 2 == 0) for number, text in enumerate(kwargs["turns"])]

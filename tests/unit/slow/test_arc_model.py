@@ -1,4 +1,4 @@
-"""The base model of golden redaction's CPU demo: mistakes at fixed sites, joined ids, few open tokens."""
+"""The base model of golden redaction's CPU demo: mistakes at fixed sites, joined ids, few undecided tokens."""
 
 import ast
 import io
@@ -68,7 +68,7 @@ def solution(*lines: str) -> str:
 
 
 def mistakes(*lines: str) -> dict[str, tuple[str, ...]]:
-    """What may be written for what, by the text of the site and where it is in the code: `text@place`."""
+    """The alternatives at each site, by the site's text and its place in the code: `text@place`."""
     source = solution(*lines)
     code = source.index(lines[0])
     return {f"{source[site.start : site.end]}@{site.start - code}": site.alternatives for site in find_sites(source)}
@@ -112,13 +112,13 @@ def write_collection(path: Path, names: tuple[str, ...] = NAMES) -> Path:
         (["for _ in *f(), ():", "    pass"], {}),
         (["result = 57 * f()"], {"*@12": ("+",)}),
         (["result = not True and f()"], {"and@18": ("or",)}),
-        # A variable is read for its twin, where the function has it, else for the nearest other one.
+        # A variable is replaced by its twin if the function has it, otherwise by the nearest other variable.
         (["height = width = f()", "result = g(height)"], {"height@36": ("width",)}),
         (["a = b = f()", "result = a"], {"a@25": ("result",)}),
-        # What is bound stays, and so does a name that Python has and the function has made its own.
+        # Names that are bound stay, and so do Python's own names that the function has bound.
         (["for _ in f():", "    result = _"], {}),
         (["result = max = f()"], {}),
-        # Columns of ast are bytes.
+        # ast counts columns in bytes.
         (["result = f('ä') + input_grid"], {"+@16": ("-",), "input_grid@18": ("result",)}),
     ],
 )
@@ -160,7 +160,7 @@ def test_few_sites_are_spread_to_the_last_one(max_sites):
 
 
 def layout(source: str) -> list[tuple[int, str]]:
-    """Lines without their words and signs: how they are indented, and what ends the logical ones."""
+    """The layout of the lines: how they are indented, and where logical lines end."""
     kinds = (tokenize.INDENT, tokenize.DEDENT, tokenize.NEWLINE)
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return [(token.start[0], tokenize.tok_name[token.type]) for token in tokens if token.type in kinds]
@@ -205,7 +205,7 @@ def test_every_golden_solution_and_its_wrong_copies_round_trip(tokenizer):
     def check(name: str) -> None:
         source = read_solution(name)
         for text in (source, with_mistakes(source, np.random.default_rng(0), 1.0)):
-            ids = encode_golden(text, tokenizer)  # refuses what does not come back
+            ids = encode_golden(text, tokenizer)  # refuses a text that does not round-trip
             assert program(decode_answer([*ids, *closing_ids(tokenizer)], tokenizer)) == text
             assert tokenizer.unk_token_id not in ids
 
@@ -232,7 +232,7 @@ def test_an_answer_is_a_copy_with_its_own_ids_then_the_fence_then_the_end(lesson
 
 
 def test_the_loss_is_that_of_the_joined_ids_with_the_prompt_unlabelled(lessons, tokenizer):
-    """Oracle: the model's own loss, prompt and answer in one sequence a row, padded on the right."""
+    """Oracle: the model's own loss, with prompt and answer as one sequence per row, padded on the right."""
     model, rng = build_model(TINY, tokenizer, max_position_embeddings=2048).train(), np.random.default_rng(0)
     prompt = list(lessons[0].prompt_ids)
     answers = [answer_ids(lesson, tokenizer, rng, 0.5) for lesson in lessons]  # of different lengths
@@ -257,7 +257,7 @@ def test_the_loss_is_that_of_the_joined_ids_with_the_prompt_unlabelled(lessons, 
 
 
 def test_probabilities_of_golden_tokens_are_those_of_the_states(lessons, tokenizer):
-    """The state with the last k hidden gives the probability of golden[-k]; what ends the answer comes after those."""
+    """The state with the last k tokens hidden gives the probability of golden[-k]; then come the tokens that end it."""
     model, lesson = build_model(TINY, tokenizer, max_position_embeddings=2048).eval(), lessons[0]
     probs_T = golden_probs(model, lesson, tokenizer)
     assert probs_T.shape == (len(lesson.golden_ids) + len(closing_ids(tokenizer)),)
@@ -273,7 +273,7 @@ def test_probabilities_of_golden_tokens_are_those_of_the_states(lessons, tokeniz
 
 
 class Recited:
-    """Instead of a model: its answers are these texts, whatever it is asked."""
+    """Stands in for a model: its answers are these texts, whatever the prompt."""
 
     def __init__(self, texts, tokenizer):
         answers = [[*tokenizer(text)["input_ids"], *closing_ids(tokenizer)] for text in texts]

@@ -1,4 +1,4 @@
-"""Generation that goes on while the trainer trains: a second thread on the same controller and data plane."""
+"""Generation that continues while the trainer trains: a second thread on the same controller and data plane."""
 
 import threading
 import time
@@ -52,7 +52,7 @@ class SlowEngine(Engine):
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    """Makes a curriculum on an engine; ends it."""
+    """Makes curricula on a slow engine, and ends them after the test."""
     store, curricula = StoredRows(monkeypatch), []
 
     def make(*overrides: str, passes: Any = lambda index, session: session % 2 == index % 2) -> Any:
@@ -69,14 +69,14 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
 
 def _make_step(curriculum: Curriculum, trainer: QuietTrainer, store: StoredRows) -> list[str]:
-    """Two updates, and the new weights; the keys of what was trained on."""
+    """Make two updates and serve the new weights; returns the keys that were trained on."""
     keys: list[str] = []
     for trainer.local_trigger_step in (0, 1):
         batch = curriculum.collect(3)
         keys += batch.keys
     curriculum.count(batch, {}, RunTotals())
     store.clear(keys, "train")
-    trainer.global_steps += 1  # before the engine has the weights: rollouts of these come at once
+    trainer.global_steps += 1  # first: once the engine has the new weights, their rollouts arrive at once
     trainer.agent_loop_manager.version = trainer.global_steps - 1
     return keys
 
@@ -93,7 +93,7 @@ def test_every_update_gets_its_own_prompts_and_nothing_is_lost_or_doubled(made: 
         assert prompts.pop("added") == sum(prompts.values())
         assert rollouts.pop("generated") == sum(rollouts.values())
         assert controller.live_names() <= set(store.tags("train")) | curriculum.prompt_rows.uids
-        # Half of a step's batch ahead of the three prompts of an update, and the batch beyond.
+        # The 3 prompts of an update, the other half of the step's batch (3), and one batch beyond (6).
         assert controller.settings.train_batch_size == 3
         assert controller.settings.num_under_way == 12
 
@@ -103,13 +103,13 @@ def test_reports_are_taken_and_prompts_continued_while_the_actor_is_trained(made
     engine = trainer.agent_loop_manager
     curriculum.collect(3)
     deadline = time.monotonic() + PATIENCE_S
-    while not curriculum.controller.has_whole_batch:  # and nobody asks for one
+    while not curriculum.controller.has_whole_batch:  # without being asked for one
         assert time.monotonic() < deadline
         time.sleep(0.01)
     engine.may_answer.clear()
     before = engine.num_rollouts
     assert len(curriculum.collect(3).keys) == 3 * 16  # at once
-    assert engine.num_rollouts > before  # and room was made for others
+    assert engine.num_rollouts > before  # and this made room for more
 
 
 def test_nothing_changes_while_a_checkpoint_is_written(made: Any):
@@ -159,7 +159,7 @@ def test_nothing_is_waited_for_where_nothing_is_in_flight():
         changed, lambda: 0, lambda timeout_s: pytest.fail("nothing is in flight"), lambda _: None
     )
     with changed:
-        background.wait_until(lambda: False)  # nothing is in flight: nothing will come
+        background.wait_until(lambda: False)  # nothing is in flight, so nothing will arrive
     background.end()
     assert background._thread is not None
     assert not background._thread.is_alive()

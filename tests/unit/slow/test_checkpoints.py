@@ -144,7 +144,7 @@ def test_a_flipped_bit_among_the_data_is_found(
 
 
 def test_several_machines_read_a_share_of_the_files_each(checkpoints: CheckpointFolder):
-    """As `runner.verify_resume` has them do it; sizes are looked at before, and no file is read there."""
+    """As in `runner.verify_resume`; sizes are checked first, without reading any file."""
     _save(checkpoints, 1, 2, num_ranks=4)
     read: list[list[str]] = []
 
@@ -186,7 +186,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_with_a_warning
     assert warnings[-1] == "resuming from global_step_1"
     assert "global_step_3 is damaged (actor/model_world_size_1_rank_0.pt has 0 bytes" in warnings[0]
     assert "global_step_2 is damaged (signal.json is missing)" in warnings[1]
-    # Nothing is thrown away, and verl's tracker names the whole one.
+    # Nothing is deleted, and verl's tracker names the intact one.
     assert (checkpoints.path / "global_step_3.damaged").is_dir()
     assert (checkpoints.path / TRACKER).read_text() == "1"
     assert prepare_resume(_trainer(checkpoints), 1) == []
@@ -238,7 +238,7 @@ def test_another_number_of_ranks_is_refused_before_anything_starts(checkpoints: 
 
 
 def test_a_checkpoint_of_megatrons_tells_its_ranks_itself(checkpoints: CheckpointFolder):
-    """Its files bear no ranks: verl writes their number beside them."""
+    """Its file names have no ranks: verl writes the number of ranks to a file next to them."""
     actor = checkpoints.saving / "global_step_1/actor"
     (actor / "model/huggingface").mkdir(parents=True)
     (actor / "model/huggingface/model.safetensors").write_bytes(b"weights")
@@ -247,7 +247,7 @@ def test_a_checkpoint_of_megatrons_tells_its_ranks_itself(checkpoints: Checkpoin
     assert prepare_resume(_trainer(checkpoints), 4) == []
     with pytest.raises(CheckpointError, match=r"weights of 8 actor ranks .*got \[4\]"):
         prepare_resume(_trainer(checkpoints), 8)
-    # What is no archive of torch's has a checksum of its own.
+    # A file that is not a torch archive has a checksum in the manifest.
     (checkpoints.at(1) / "actor/model/huggingface/model.safetensors").write_bytes(b"weighty")
     with pytest.raises(CheckpointError, match=r"model\.safetensors has changed"):
         prepare_resume(_trainer(checkpoints), 4)
@@ -278,7 +278,7 @@ def test_a_manifest_lists_every_file_but_itself(checkpoints: CheckpointFolder):
     write_manifest(folder)
     files = json.loads((folder / "manifest.json").read_text())["files"]
     assert set(files) == {*FILES, "signal.json"}
-    # torch's archives have checksums of their own.
+    # torch's archives have their own checksums.
     assert files[FILES[0]]["crc32"] is None
     assert files[FILES[2]]["crc32"] is not None
 

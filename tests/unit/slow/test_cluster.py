@@ -1,4 +1,4 @@
-"""Which cluster a run joins, and what it says of one that does not do. The rest is an integration test."""
+"""Which cluster a run joins, and how an unsuitable one is refused. The rest is an integration test."""
 
 import queue
 import socket
@@ -13,7 +13,7 @@ from verl_ext.cluster import nodes as cluster
 from verl_ext.cluster.pools import DevicePool
 from verl_ext.core.errors import ClusterError
 
-# As the CPU backend's.
+# As in the CPU backend.
 SIZES = {"num_cpus": 64, "num_gpus": 1, "object_store_memory": 10**9, "include_dashboard": False}
 
 
@@ -36,7 +36,7 @@ def test_a_cluster_that_runs_is_joined_as_it_is(address: str, monkeypatch: pytes
     assert _chosen(**SIZES, address=address) == joined
     monkeypatch.setenv("RAY_ADDRESS", address)
     assert _chosen(**SIZES) == joined
-    # The configuration is nearer than the environment.
+    # The configuration takes precedence over the environment.
     assert _chosen(address="other:1") == {"address": "other:1"}
 
 
@@ -46,7 +46,7 @@ def _check(address: str | None) -> None:
 
 @pytest.mark.parametrize("form", ["{}", "ray://{}"])
 def test_an_address_where_nothing_listens_is_refused_at_once(form: str):
-    """Ray would go on asking for ten minutes."""
+    """Ray would keep trying for ten minutes."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         address = form.format(f"127.0.0.1:{listening.getsockname()[1]}")
@@ -68,7 +68,7 @@ def test_addresses_that_ray_looks_up_are_left_to_ray(address: str | None):
 
 
 def test_a_configuration_with_sizes_gets_a_cluster_of_its_own():
-    """And not the one that somebody has started on this machine."""
+    """Not the cluster that is already running on this machine."""
     assert _chosen(**SIZES) == SIZES | {"address": "local"}
 
 
@@ -91,7 +91,7 @@ def _pool(nodes: int, devices: int) -> DevicePool:
 
 
 def test_a_cluster_that_is_too_small_is_refused(monkeypatch: pytest.MonkeyPatch):
-    """Also where the sum would do: verl wants its GPUs node by node, and waits for them."""
+    """Even if the total is large enough: verl requests its GPUs per node, and waits for them."""
     nodes = [_node("10.0.0.1", 8), _node("10.0.0.2", 8, alive=False), _node("10.0.0.3", 0)]
     monkeypatch.setattr(cluster.ray, "nodes", lambda: nodes)
     cluster.check_nodes([_pool(1, 8)])
@@ -122,7 +122,7 @@ def test_devices_are_counted_under_the_name_that_verl_asks_ray_for(monkeypatch: 
 
 
 class Watched:
-    """A watchdog of a run on nodes a and b, on a cluster with c, too, whose nodes die when told so."""
+    """The watchdog of a run on nodes a and b, in a cluster that also has c; nodes in `dead` are not alive."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, grace_s: float) -> None:
         self.dead: set[str] = set()

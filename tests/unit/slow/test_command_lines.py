@@ -1,4 +1,4 @@
-"""Command lines as people write them, good ones and mistakes: each is accepted or refused with its sentence.
+"""Command lines as people write them, right and wrong: each is accepted, or refused with its message.
 
 All are dry runs, so that everything up to the start of Ray is real. No command ends in a traceback.
 """
@@ -46,13 +46,13 @@ POSTERIOR = "curriculum.baseline=posterior algorithm.adv_estimator=posterior"
 
 @dataclass(frozen=True)
 class Line:
-    """A command line: `base` with the stand-ins, then `words`; `{data}` and such are their folders.
+    """A command line: `base` with the stand-ins, then `words`; `{data}` and the like are their folders.
 
     Attributes:
-        base: Program, configuration.
-        words: Overrides of its own, separated by spaces.
+        base: Program and configuration.
+        words: Its own overrides, separated by spaces.
         expected: A regular expression in what is printed; the command is refused unless it is `ACCEPTED`.
-        also: A regular expression beside it.
+        also: A second regular expression that must match.
     """
 
     base: list[str]
@@ -196,7 +196,7 @@ BAD = [
         "curriculum.success_metric=acc is -1 for .* curriculum.success_threshold=null expects a grade from 0 to 1",
     ),
     Line(DEMO, "curriculum.screening=sequential", "needs curriculum.schedule=streaming"),
-    # verl's features that do not go with it.
+    # Features of verl that cannot be combined with this.
     Line(
         PLAIN,
         "trainer.v1.trainer_mode=separate_async",
@@ -289,7 +289,7 @@ BAD = [
         "+recipe=fast_dapo hydra.sweep.dir={folder}/multirun --multirun",
         r"python -m recipe\.fast_dapo\.main --multirun",
     ),
-    # The posterior baseline is Fast DAPO's.
+    # The posterior baseline belongs to Fast DAPO.
     Line(TRACIN, "algorithm.adv_estimator=posterior", "algorithm.adv_estimator must be one of .*; got 'posterior'"),
     Line(
         ["recipe.golden_redaction.main"],
@@ -306,7 +306,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[dict[str, CommandServer]]:
-    """By verl's platform: a process keeps the one that it began with."""
+    """One server per platform of verl: a process keeps the platform that it started with."""
     made = {platform: CommandServer(platform) for platform in ("", "cpu")}
     yield made
     for server in made.values():
@@ -328,7 +328,7 @@ def _check(line: Line, stand_ins: StandIns, servers: dict[str, CommandServer], s
 
 
 def test_some_of_each(stand_ins: StandIns, servers: dict[str, CommandServer]):
-    """Two seconds each: all of them are for a release."""
+    """They take two seconds each, so all of them run only for a release."""
     check_each([*GOOD[::20], *BAD[::20]], lambda line: _check(line, stand_ins, servers, []))
 
 

@@ -131,7 +131,7 @@ def weights_of(policy):
 
 def test_given_advantages_take_the_place_of_the_estimators(base, task):
     prompts, groups, rewards = [0, 0, 1, 1], ["a", "a", "b", "b"], [1.0, 0.0, 0.0, 1.0]
-    leave_one_out = np.array([1.0, -1.0, -1.0, 1.0])  # r - the other's
+    leave_one_out = np.array([1.0, -1.0, -1.0, 1.0])  # r minus the other reward
     estimated, given_ones, opposite = (make_policy(base, task) for _ in range(3))
     estimated.update(rewarded(estimated, prompts, rewards), groups)
     given_ones.update(rewarded(given_ones, prompts, [0.0] * 4), groups, advantages=leave_one_out)

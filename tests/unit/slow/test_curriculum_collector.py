@@ -1,4 +1,4 @@
-"""The curriculum as a collector: what it asks, hands over, frees and remembers, on an engine that answers at once."""
+"""The curriculum as a collector: what it requests, returns, frees and stores, on an engine that answers at once."""
 
 import json
 from collections import defaultdict
@@ -31,7 +31,7 @@ SIZES = [
 
 
 def mixed_now_and_then(index: int, session: int) -> bool:
-    """Of four prompts in a row two are mixed; one is always, one never solved."""
+    """Of every four prompts, two are mixed, one is always solved and one never."""
     return [False, True, session % 2 == 0, session % 4 == 1][index % 4]
 
 
@@ -140,7 +140,7 @@ def test_what_waits_travels_with_a_checkpoint(store: StoredRows, tmp_path: Path)
     state = json.loads(json.dumps(curriculum.state_dict()))
     waiting = curriculum.controller.live_names()
     assert waiting
-    # The step's own batch is in the data plane still.
+    # The step's own batch is still in the data plane.
     assert set(store.tags("train")) == waiting | set(batch.keys)
     restored, _ = _make(tmp_path, "data.gen_batch_size=12")
     restored.load_state_dict(state)
@@ -188,7 +188,7 @@ def test_horvitz_thompson_weights_whole_groups_and_says_so(store: StoredRows, tm
 
 POSTERIOR = ["curriculum.baseline=posterior", "algorithm.adv_estimator=posterior"]
 ALL = ["curriculum.train_on=all", *POSTERIOR, "trainer.n_gpus_per_node=1"]
-# Then a posterior is the prior and what was seen of the prompt.
+# With these, a posterior is the prior plus the outcomes of the prompt.
 ONLY_EVIDENCE = [
     f"curriculum.posterior.{option}" for option in ("discount=1.0", "prior_weight=null", "recalibrate=false")
 ]
@@ -202,7 +202,7 @@ def sizes_of_a_group(n: int, n_continue: int) -> list[str]:
 def _make_with_data(
     tmp_path: Path, *overrides: str, num_prompts: int = 400, passes: Any = mixed_now_and_then
 ) -> tuple[Curriculum, QuietTrainer]:
-    """With a data set of which prompts can be chosen; position and index are the same."""
+    """With a data set to choose prompts from; position and index are the same."""
     curriculum, trainer = _make(tmp_path, *overrides, passes=passes)
     trainer.train_dataset = [{"index": index, "raw_prompt": f"prompt {index}"} for index in range(num_prompts)]
     curriculum.set_up_data()
@@ -210,7 +210,7 @@ def _make_with_data(
 
 
 def test_a_batch_that_the_posterior_could_never_fill_is_refused(tmp_path: Path):
-    """As many prompts as a batch has are enough."""
+    """A data set with as many prompts as one batch is enough."""
     options = ["data.gen_batch_size=3", "curriculum.predictor=posterior"]
     with pytest.raises(SignalError, match=r"2 prompts are left .* fewer than data\.train_batch_size=3\. Lower"):
         _make_with_data(tmp_path, *options, num_prompts=2)
@@ -218,7 +218,7 @@ def test_a_batch_that_the_posterior_could_never_fill_is_refused(tmp_path: Path):
 
 
 class Prepared:
-    """What an estimator is told, in place of telling it."""
+    """Records what an estimator would be told."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(posterior_advantage, "prepare", self._take)
@@ -255,7 +255,7 @@ def test_every_rollout_is_trained_on_and_nothing_is_freed_before(
             assert own == [f"{group.prompt.uid}_{session}_0" for session in range(size)]
             assert group.stages == (0,) * n + (1,) * (size - n)
             kinds.add(index % 4)
-        # No more is generated than the batch needs, and what is generated is trained on.
+        # No more is generated than the batch needs, and all of it is trained on.
         assert set(batch.keys) == set(store.tags("train"))
         store.clear(batch.keys, "train")
     metrics = curriculum.metrics()
@@ -307,7 +307,7 @@ def test_the_estimator_hears_what_was_believed_before_a_groups_first_rollout(
     monkeypatch.setattr(curriculum.predictor.posterior, "observe", recording_observe)
     monkeypatch.setattr(engine, "generate_and_report", recording_generate)
     seen_before = 0
-    for step in range(1, 7 if predictor == "posterior" else 4):  # the loader goes on beyond the data set
+    for step in range(1, 7 if predictor == "posterior" else 4):  # the loader continues beyond the data set
         trainer.global_steps, engine.version = step, step - 1
         batch = curriculum.collect(3)
         curriculum.before_advantages(batch)
@@ -338,7 +338,7 @@ def test_what_was_believed_of_a_group_that_waits_travels_with_a_checkpoint(
     store: StoredRows, prepared: Prepared, tmp_path: Path, predictor: str
 ):
     options = [*ALL, *ONLY_EVIDENCE, f"curriculum.predictor={predictor}", *sizes_of_a_group(2, 2)]
-    # All are mixed, so that one round ends without a batch and with three prompts that wait.
+    # All prompts are mixed, so one round ends without a batch and with three prompts waiting.
     curriculum, _ = _make_with_data(
         tmp_path, *options, "curriculum.max_num_gen_batches=1", passes=lambda index, session: session % 2 == 0
     )
@@ -361,16 +361,16 @@ def test_what_was_believed_of_a_group_that_waits_travels_with_a_checkpoint(
     restored.before_advantages(batch)
     assert set(prepared.prompts) == waiting
     for known in prepared.prompts.values():
-        # What their screening told is not in it.
+        # The outcomes of their screening are not included.
         assert (known.alpha, known.beta) == pytest.approx((3.2, 1.2))
         assert list(known.stages) == [0, 0, 1, 1]
     assert restored.predictor is not None
-    # What all four rollouts told is known from now on.
+    # The outcomes of all four rollouts are included from now on.
     assert sum(alpha + beta > 4 + 4 for alpha, beta in restored.predictor.posterior.posteriors(range(400))) == 3
 
 
 def test_a_run_without_posteriors_can_be_resumed_with_them(store: StoredRows, prepared: Prepared, tmp_path: Path):
-    """Of groups that had begun nothing was believed: the prior stands in for it."""
+    """Groups that had already begun have no recorded belief: the prior is used instead."""
     curriculum, _ = _make(tmp_path, "data.gen_batch_size=12")
     store.clear(curriculum.collect(3).keys, "train")
     curriculum.before_checkpoint()
@@ -392,7 +392,7 @@ GRADED = ["curriculum.success_threshold=null", "curriculum.predictor=posterior"]
 
 
 def graded_now_and_then(index: int, session: int) -> float:
-    """Of four prompts in a row one earns grades that differ, one passes half of the time, two always earn the same."""
+    """Of every four prompts, one gets differing grades, one passes half of the time, two always get the same grade."""
     return [0.0, 0.5, 0.25 + session % 2 / 2, float(session % 2 == 0)][index % 4]
 
 
@@ -477,7 +477,7 @@ def test_what_a_prompt_says_is_written_once(store: StoredRows, tmp_path: Path):
     assert json.loads((tmp_path / "prompt_texts.jsonl").read_text().splitlines()[-1]) == {
         "index": 77, "prompt": "Be brief.\n\n1+1? […]", "ground_truth": "2", "data_source": "b",
     }  # fmt: skip
-    # A resumed run does not write anew what is there, and forgets what came after its checkpoint.
+    # A resumed run does not write existing records again, and forgets those that came after its checkpoint.
     again, _ = _make(tmp_path)
     again.prompt_records.load_state_dict(state)
     again.prompt_records.add_prompts(more)

@@ -42,7 +42,7 @@ def _literals(node: ast.AST) -> str:
 
 
 def _messages() -> set[str]:
-    """Every text of the code, with `…` for what it puts in."""
+    """Every text in the code, with `…` for what it inserts."""
     texts = set()
     for folder in ("recipe", "verl_ext", "data_preprocess"):
         for path in (ROOT / folder).rglob("*.py"):
@@ -99,7 +99,7 @@ def mine(tmp_path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(code, encoding="utf-8")
     yield tmp_path
-    # A test that runs a process of its own has loaded no verl here.
+    # A test that runs its own process has not loaded verl in this one.
     base = sys.modules.get("verl.trainer.ppo.v1.trainer_base")
     for name in ("half_first", "mine"):
         if base is not None:
@@ -190,7 +190,7 @@ def test_the_table_has_the_whole_interface_of_the_controller():
 
 
 def _with_assets(folder: Path) -> list[str]:
-    """The configurations of this checkout beside the example's, and options that name a model and data of two rows."""
+    """This checkout's configurations next to the example's, and options that name a model and two rows of data."""
     from stand_ins import make_data, make_model
 
     for entry in (ROOT / "configs").iterdir():

@@ -1,6 +1,6 @@
-"""Every command in README files and docs works: a test runs its program, and its arguments are taken as they stand.
+"""Every command in README files and docs works: a test runs its program, and its arguments are accepted as written.
 
-What needs a GPU or a cluster says so where the reader is, and is still read by Hydra or by its parser.
+A command that needs a GPU or a cluster says so on the page, and Hydra or its own parser still reads it.
 """
 
 import functools
@@ -70,9 +70,9 @@ RUN_BY = {
     "data_preprocess.toxicity_model": "tests/unit/slow/test_toxicity_model.py",
     "data_preprocess.validate": "tests/unit/test_file_checks.py",
 }
-# Programs of others: nothing of ours decides whether they take their arguments.
+# Third-party programs: our code does not decide whether they accept their arguments.
 OTHERS = ("python -m build",)
-# A command of these programs, too, has to stand under words that say what it needs.
+# A command of these programs must also stand under text that says what it needs.
 CLUSTER_PROGRAMS = ("ray", "sbatch", "srun", "squeue", "scancel", "kubectl", "helm", "export", "ssh", "bash", "cat")
 NEEDS = re.compile(r"GPU|CUDA|cluster|Slurm|Kubernetes|several nodes|head node", re.IGNORECASE)
 
@@ -82,7 +82,7 @@ def _is_recipe(command: Command) -> bool:
 
 
 def _trains_on_a_gpu(command: Command) -> bool:
-    """Names the data or the model of a whole run, and neither the CPU backend nor a check."""
+    """Whether it names the data or the model of a full run, and neither the CPU backend nor a check."""
     words = command.arguments
     on_cpu = any(word in ("+backend=cpu", "dry_run=true", "--cfg", "--help") or word.endswith("_cpu") for word in words)
     return _is_recipe(command) and not on_cpu and not command.is_part
@@ -125,7 +125,7 @@ def test_make_has_the_target():
 
 @functools.cache
 def _runs() -> list[tuple[Command, DictConfig]]:
-    """The configuration of every run of a recipe, also of one that is submitted to a cluster."""
+    """The configuration of every recipe run, including those that are submitted to a cluster."""
     runs, failures = [], []
     for command in COMMANDS:
         module, words = command.module, command.arguments
@@ -163,7 +163,7 @@ def test_hydra_composes_every_run():
 
 
 def test_verl_accepts_every_run_on_gpus():
-    """A command with no more than data and a model must not die in verl's own check of batches."""
+    """A command that sets only data and a model must not fail verl's own check of batch sizes."""
     failures, count = [], 0
     for command, config in _runs():
         if config.trainer.device == "cpu":
@@ -183,7 +183,7 @@ def test_verl_accepts_every_run_on_gpus():
 
 
 TOOL_FILE = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
-# Nothing makes one before Ray starts.
+# No tool is constructed before Ray starts.
 TOOL = {
     "class_name": "verl.tools.base_tool.BaseTool",
     "config": {"type": "native"},
@@ -200,7 +200,7 @@ TOOL = {
 
 @pytest.fixture(scope="module")
 def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
-    """What a user brings along."""
+    """Stand-ins for what a user provides."""
     made = StandIns(tmp_path_factory.mktemp("stand_ins"))
     make_model(made.model())
     make_data(made.data("train"), range(600), data_source="math500")
@@ -215,7 +215,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
 
 
 def _brought_along(command: Command, made: StandIns) -> list[str]:
-    """The stand-ins of a command, in place of what it names."""
+    """The stand-ins that replace what a command names."""
     data, model, validation = made.data("train"), made.model(), [f"data.val_files={made.data('val')}"]
     if "golden.verifier=reward" in str(command):
         data, validation = made.data("worked"), []
@@ -241,7 +241,7 @@ def test_every_run_on_gpus_passes_a_dry_run(stand_ins: StandIns):
     server = CommandServer()
 
     def check(words: tuple[str, ...]) -> None:
-        # Libraries of other model engines than verl's own are not here.
+        # The libraries of model engines other than verl's own are not installed.
         skipped = {SKIP_VARIABLE: "1"} if any(word.startswith("model_engine=") for word in words) else {}
         ended = server.run([*words, *_brought_along(commands[words], stand_ins)], **skipped)
         assert ended.code == 0, ended.printed
@@ -258,7 +258,7 @@ def test_every_run_on_gpus_passes_a_dry_run(stand_ins: StandIns):
 
 def _has_a_parser(command: Command) -> bool:
     is_ours = command.module is not None and not _is_recipe(command) and " ".join(command.words[:3]) not in OTHERS
-    # In running text a program may be named without all that it needs.
+    # In running text, a program may be named without all of its arguments.
     return is_ours and (command.is_fenced or "--" in " ".join(command.arguments))
 
 

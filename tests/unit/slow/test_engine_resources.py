@@ -26,7 +26,7 @@ from verl_ext.cluster.engine_resources import (
 from verl_ext.launch import launch
 from verl_ext.run.run_folder import RunFolder
 
-# Holds a segment the way vLLM does: made by a process whose title names vLLM, never unlinked.
+# Holds a segment as vLLM does: created by a process whose title names vLLM, and never unlinked.
 HOLDER = """
 import multiprocessing, sys, time
 from multiprocessing import resource_tracker, shared_memory
@@ -118,12 +118,12 @@ def test_a_reused_process_id_is_not_mistaken_for_the_old_process():
 
 
 def test_a_runs_engines_are_known_by_its_mark_and_nobody_elses_are_touched(engine):
-    """On a shared cluster they descend from Ray, beside those of other runs; orphans, from nobody."""
+    """On a shared cluster, engines descend from Ray, next to those of other runs; orphans have no parent."""
     process, segment, semaphore = engine
     found = EngineResources.of_run(RUN)
     assert [entry.pid for entry in found.processes] == [process.pid]
     assert set(found.segments) == {segment, semaphore}
-    # A mark that begins like it is another's.
+    # A mark that only begins like it belongs to another run.
     for other in (RUN[:-1], RUN + "4"):
         assert EngineResources.of_run(other) == EngineResources()
         assert release_run(other, []) == []
@@ -134,7 +134,7 @@ def test_a_runs_engines_are_known_by_its_mark_and_nobody_elses_are_touched(engin
 
 
 def test_an_engine_is_released_when_its_server_has_ended():
-    """A server whose engine is killed under it complains."""
+    """A server complains if its engine is killed while it is running."""
     engine = f"[{sys.executable!r}, '-c', {HOLDER!r}, 'VLLM::Worker']"
     child = f"subprocess.Popen({engine}, stdout=subprocess.DEVNULL).wait()"
     server = subprocess.Popen(
@@ -161,7 +161,7 @@ def test_an_engine_is_released_when_its_server_has_ended():
 
 
 def test_what_another_host_recorded_is_left_alone(engine, tmp_path: Path):
-    """A run folder is on a file system that all nodes share; a process id means another process elsewhere."""
+    """A run folder is on a file system that all nodes share; on another node, a process id means another process."""
     process, segment, _ = engine
     elsewhere = replace(_resources_of(process), host="elsewhere", node_id="1f", node="elsewhere (10.0.0.2)")
     write_ledger(tmp_path / "ledger.json", [elsewhere])

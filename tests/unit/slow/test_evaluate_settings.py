@@ -35,7 +35,7 @@ def write(path: Path, rows: int = 5, source: str = "arithmetic") -> str:
 
 
 class FakeSampler:
-    """Answers that depend on the prompt's seed and its batch alone, as vLLM's do; dies after some calls."""
+    """Its answers depend only on the prompt's seed and its batch, as vLLM's do; it dies after some calls."""
 
     calls: list[int] = []
     left = 10**9
@@ -231,7 +231,7 @@ def test_acc_decides_where_the_reward_function_reports_it():
     ]
 
 
-# A reward that is right for data source a, and for b what follows.
+# A reward that is right for data source a; what follows decides for b.
 GOOD_FOR_A = "def f(data_source, extra_info, **_):\n    if data_source == 'a': return 1.0\n    "
 
 
@@ -288,7 +288,7 @@ def test_engines_share_the_prompts(tmp_path: Path, fake, monkeypatch: pytest.Mon
     a = write(tmp_path / "a.parquet")
     result = evaluate(settings(a, data_parallel_size=2, chunk_size=4), tmp_path / "samples.jsonl")
     assert result.data_sets[0].summary.num_samples == 20
-    assert fake.calls == []  # in processes of their own
+    assert fake.calls == []  # in their own processes
     with pytest.raises(SignalError, match="needs 4 GPUs, and 2 can be used here"):
         evaluate(settings(a, data_parallel_size=2, tensor_parallel_size=2))
 
@@ -370,7 +370,7 @@ def test_raw_prompts_are_the_contents_and_the_tokenizers_own_special_tokens():
 
 
 def test_without_a_gpu_nothing_is_compiled(tmp_path: Path):
-    """Beside the engine of `evaluate`, which needs no compiler then, and leaves no cache to others."""
+    """Also outside the engine of `evaluate`: `torch.compile` then needs no compiler and leaves no cache to others."""
     program = (
         "from verl_ext.evaluation.sampling import prepare_vllm\n"
         "assert prepare_vllm()\n"

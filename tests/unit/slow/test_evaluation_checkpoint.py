@@ -43,7 +43,7 @@ def full(saved: Path) -> Path:
 
 @pytest.fixture
 def copy(full: Path, tmp_path: Path) -> Path:
-    """The checkpoint to take things from, with its times."""
+    """A copy of the checkpoint to remove things from, with its file times."""
     return Path(shutil.copytree(full, tmp_path / "run/global_step_3"))
 
 
@@ -59,7 +59,7 @@ def trained_logits(lora: bool) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def merged(full: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The merged model of the full checkpoint, and what the screen said."""
+    """The merged model of the full checkpoint, and what was printed."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         folder = merged_model(str(full), tmp_path_factory.mktemp("cache"))
@@ -99,7 +99,7 @@ def test_lora_factors_are_merged_into_the_weights(saved: Path, tmp_path: Path):
     merged = merged_model(str(step), tmp_path / "cache")
     torch.testing.assert_close(logits_of(merged), trained, atol=0.15, rtol=0.1)
     assert not (Path(merged) / "lora_adapter").exists()
-    # Without alpha, verl's merger would take 0 for it: the base model's answers under the trained one's name.
+    # Without alpha, verl's merger would use 0: the base model's answers under the trained model's name.
     (step / "actor/lora_train_meta.json").unlink()
     with pytest.raises(CheckpointError, match=r"no lora_train_meta\.json"):
         merged_model(str(step), tmp_path / "cache")
@@ -124,7 +124,7 @@ def test_shards_that_verls_merger_does_not_know_need_hugging_face_weights(saved:
 
 
 def _megatrons(folder: Path, *, role: str = "actor", peft: bool = False) -> Path:
-    """As verl's Megatron engine lays a checkpoint out; without weights."""
+    """A checkpoint in the layout of verl's Megatron engine, without weights."""
     actor = folder / "global_step_3/actor"
     (actor / "model/huggingface").mkdir(parents=True)
     contents = {"role": role, "world_size": 4, "backend": {"peft": peft}}

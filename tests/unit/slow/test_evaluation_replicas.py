@@ -1,4 +1,4 @@
-"""Several engines that share the prompts: real processes with GPUs of their own, and in place of vLLM an echo."""
+"""Several engines that share the prompts: real processes with their own GPUs, and an echo in place of vLLM."""
 
 import functools
 import os
@@ -12,12 +12,12 @@ SAMPLING = {"n": 2, "temperature": 0.5, "max_response_length": 7}
 
 
 class Echo:
-    """Answers with its process, its GPUs, the prompt, the seed and the settings; dies of the prompt [0]."""
+    """Answers with its process, its GPUs, the prompt, the seed and the settings; dies on the prompt [0]."""
 
     def __init__(self, failure: str | None = None) -> None:
         if failure is not None:
             raise SignalError(failure)
-        # As CUDA reads it: when the engine is made.
+        # Read when the engine is created, as CUDA does.
         self.devices = [int(name) for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",")]
 
     def generate(self, prompts, seeds, *, n, temperature, max_response_length, top_p=1.0, top_k=-1):

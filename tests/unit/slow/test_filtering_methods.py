@@ -1,4 +1,4 @@
-"""Pilot-Commit and GRESO: what their papers say of a rate, a streak and a round."""
+"""Pilot-Commit and GRESO: what their papers say about a rate, a streak and a round."""
 
 import itertools
 import sys
@@ -37,7 +37,7 @@ def test_pilot_commit_spends_a_quarter_on_a_prompt_that_it_does_not_commit_to():
 
 
 def test_pilot_commit_evicts_prompts_after_eight_right_pilots_and_defers_hopeless_ones():
-    method, policy = PilotCommit(120, batch=4, group=16, seed=0), FixedPassRates(RATES)  # 4 pilots a visit
+    method, policy = PilotCommit(120, batch=4, group=16, seed=0), FixedPassRates(RATES)  # 4 pilots per visit
     play(method, policy, 40)
     assert {policy.asked[prompt] for prompt in EASY} == {8}
     assert set(EASY) <= method.evicted
@@ -56,7 +56,7 @@ def test_pilot_commit_needs_eight_right_pilots_however_many_a_visit_has(group, v
 
 
 def test_pilot_commit_lets_survivors_wait_four_steps():
-    # All are in the band, 3 x batch are piloted per round and only `batch` committed to: most must go unused.
+    # All prompts are in the band; 3 x batch are piloted per round and only `batch` committed to: most must go unused.
     method = PilotCommit(1000, batch=4, group=8, seed=0)
     method.p_lower, method.p_upper = 0.0, -1.0
     policy = FixedPassRates([0.5] * 1000)
@@ -102,7 +102,7 @@ def test_greso_counts_a_streak_of_one_direction():
 
 def test_greso_skips_as_often_as_it_says():
     method = make("greso", num_prompts=2)
-    method.streaks[:] = [2, 0]  # explored with 1/4 and 1
+    method.streaks[:] = [2, 0]  # explored with probability 1/4 and 1
     drawn = Counter(itertools.chain.from_iterable(method._unskipped(1) for _ in range(8000)))
     assert drawn[0] / drawn[1] == pytest.approx(0.25, abs=0.03)
 

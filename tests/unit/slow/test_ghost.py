@@ -1,4 +1,4 @@
-"""Streaming influence scores against the definition: one backward pass a sample, and an inner product."""
+"""Streaming influence scores against the definition: one backward pass per sample, and an inner product."""
 
 import contextlib
 import gc
@@ -20,7 +20,7 @@ ALL, ALL_VALIDATION = list(range(NUM_SAMPLES)), list(range(NUM_VALIDATION))
 
 
 def relative_error(value: torch.Tensor, reference: torch.Tensor) -> float:
-    """Largest difference over the largest number."""
+    """Largest difference divided by the largest number."""
     return float((value.double() - reference.double()).abs().max() / reference.double().abs().max())
 
 
@@ -40,7 +40,7 @@ def score(ghost: GhostInfluence, model: nn.Module, size: int = 4, layout: str = 
 
 
 def oracle(model: nn.Module, names: list[str]):
-    """Per-sample gradients of the training batch, and the gradient of validation, by autograd."""
+    """Per-sample gradients of the training batch, and the validation gradient, by autograd."""
     validation = gradients_of(model, names, sample_losses(model, VALIDATION, ALL_VALIDATION).sum())
     gradients = per_sample_gradients(model, names, lambda i: sample_losses(model, TRAIN, [i])[0], NUM_SAMPLES)
     return gradients, validation
@@ -168,7 +168,7 @@ def test_the_buffered_original_gives_the_same(exact):
 )
 def test_full_linear_layers_with_biases_of_any_shape(sizes, shape, seed, keep_gradients):
     torch.manual_seed(seed)
-    # Factors of 8 make some of the layers narrow on one side, which takes other paths.
+    # Factors of 8 make some of the layers narrow on one side, which takes other code paths.
     model = MixingNet((*sizes, 8 * sizes[0]))
     ghost = GhostInfluence(model, r"layers\.\d+")
     assert len(ghost.names) == 2 * len(model.layers)
@@ -423,7 +423,7 @@ def test_the_identity_holds_and_breaks_when_something_is_off(exact):
 
     ghost.reset_scores()
     index = sample_index(TRAIN, ALL)
-    index[:, 1] = -1  # real tokens taken for padding
+    index[:, 1] = -1  # real tokens treated as padding
     with ghost.scoring(index, check_identity=True):
         sample_losses(model, TRAIN, ALL).sum().backward()
     assert ghost.identity_error() > 1e-3
@@ -438,7 +438,7 @@ def test_the_identity_holds_and_breaks_when_something_is_off(exact):
 
 
 class SavedBytes(contextlib.AbstractContextManager):
-    """Bytes of the distinct storages that autograd holds between forward and backward, parameters aside."""
+    """Bytes of the distinct storages that autograd holds between forward and backward, except parameters."""
 
     def __init__(self, model: nn.Module):
         self.own = {p.untyped_storage().data_ptr() for p in model.parameters()}
@@ -504,7 +504,7 @@ def test_what_stays_alive_does_not_grow_with_the_number_of_samples(keep_gradient
 
 
 def test_the_ghost_holds_nothing_of_a_layer_while_the_next_one_runs():
-    """In the middle of the backward its own tensors are G, the index, and one score for each token."""
+    """In the middle of the backward pass, its own tensors are G, the index, and one score per token."""
     model, seen = MixingNet((16, 16, 16, 16), torch.float32), []
 
     def middle_of_backward(length: int) -> int:
@@ -515,7 +515,7 @@ def test_the_ghost_holds_nothing_of_a_layer_while_the_next_one_runs():
         return seen.pop()
 
     def growth(in_context) -> float:
-        """Bytes for each further token."""
+        """Bytes per further token."""
         held = {}
         for length in (1024, 4096):
             with in_context(length):
@@ -524,7 +524,7 @@ def test_the_ghost_holds_nothing_of_a_layer_while_the_next_one_runs():
 
     @contextlib.contextmanager
     def only_activations(_length: int):
-        # Layer 0 holds its input for its own backward, as in every training.
+        # Layer 0 holds its input for its own backward, as in any training.
         model.requires_grad_(False)
         model.layers[0].requires_grad_(True)
         yield

@@ -1,4 +1,4 @@
-"""What models do with their layers: scores are exact, or refused, or said to be over a part. None is silently wrong."""
+"""What models do with their layers: scores are exact, refused, or reported as partial. None is silently wrong."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -100,7 +100,7 @@ def transposed(net: Net, x: torch.Tensor) -> torch.Tensor:
 
 
 def permuted(net: Net, x: torch.Tensor) -> torch.Tensor:
-    """As the experts of a mixture get their tokens, each one's next to each other."""
+    """As a mixture of experts orders its tokens: those of one expert next to each other."""
     flat = x.flatten(0, 1)
     order = torch.randperm(len(flat), generator=torch.Generator().manual_seed(3))
     return torch.empty_like(flat).index_copy(0, order, net.two(flat[order])).view_as(x)
@@ -177,7 +177,7 @@ def with_forward_hooks() -> nn.Module:
 
 
 def compiled(*, whole: bool) -> nn.Module:
-    """By Dynamo, without a compiler behind it."""
+    """By Dynamo, without a compiler backend."""
     model = net()
     (model if whole else model.two).compile(backend="eager")
     return model
@@ -338,7 +338,7 @@ def test_scores_of_a_model_in_bfloat16_are_those_of_its_own_gradients():
 
 
 def test_a_square_grid_that_is_transposed_is_refused():
-    """There shapes do not tell."""
+    """Here the shapes do not reveal it."""
     assert "its loss was set to 0" in judge(net(transposed), "two", batch=SAME_LENGTH).refusal
 
 

@@ -20,7 +20,7 @@ TRAIN, VALIDATION = make_batch(NUM_SAMPLES), make_batch(NUM_VALIDATION, seed=9)
 LORA, FULL = "lora", r"base_layer$"
 # Parameters, checkpointing.
 CASES = [(LORA, False), (LORA, True), (FULL, True)]
-# Policy of mixed precision, whether gradients wait unreduced in FSDP2's own buffers, whether ghost passes fail.
+# Mixed-precision policy, whether gradients wait unreduced in FSDP2's own buffers, whether ghost passes fail.
 UPDATES = {
     "float32, accumulating": ({}, True, False),
     "bfloat16, with failing passes": (
@@ -32,7 +32,7 @@ UPDATES = {
 
 
 def build(parameters: str, sharded: bool, checkpointing: bool = False, **policy) -> nn.Module:
-    """The same model in every process and case; with the full layers trained instead of LoRA if they are asked for."""
+    """The same model in every process and case; on request, the full layers are trained instead of LoRA."""
     model = lora_model(torch.float32)
     if parameters != LORA:
         for name, parameter in model.named_parameters():
@@ -57,7 +57,7 @@ def reduced(gradients: dict[str, torch.Tensor]) -> None:
 
 
 def ghost_passes(model: nn.Module, ghost: GhostInfluence, rank: int, **options) -> torch.Tensor:
-    """Validation and scoring, each rank on its part; returns everybody's scores."""
+    """Validation and scoring, each rank on its part; returns the scores of all ranks."""
     ghost.reset_validation()
     ghost.reset_scores()
     with without_gradient_sync(model), ghost.validation():
@@ -150,7 +150,7 @@ def in_process(rank: int, folder: str) -> None:
                 torch.equal(plain[key], disturbed[key]) for key in plain
             )
 
-        # One pass: selecting everybody gives FSDP2's own gradient, which is the ranks' mean.
+        # One pass: selecting every sample gives FSDP2's own gradient, which is the mean over ranks.
         model = build(LORA, sharded=True)
         ghost = GhostInfluence(model)
         ghost_passes(model, ghost, rank, keep_gradients=True)
@@ -175,7 +175,7 @@ def in_process(rank: int, folder: str) -> None:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> list[dict]:
-    """What each process found."""
+    """The results of each process."""
     folder: Path = tmp_path_factory.mktemp("fsdp")
     mp.spawn(in_process, args=(str(folder),), nprocs=WORLD)
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(WORLD)]

@@ -1,4 +1,4 @@
-"""Weights over gloo: two actor ranks, of which one sends, and two rollout workers; each in a thread of its own."""
+"""Weights over gloo: two actor ranks, of which one sends, and two rollout workers; each in its own thread."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ def this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _synchronise(actors: list[Any], rollouts: list[Any], weights: Weights) -> tuple[list[int], list[Weights]]:
-    """As verl's CheckpointEngineManager; how many weights each actor gathered, and what each rollout worker got."""
+    """As in verl's CheckpointEngineManager; returns how many weights each actor gathered and what each worker got."""
     metadata = [engine.prepare() for engine in (*actors, *rollouts)]
     topology = GlooCheckpointEngine.build_topology(len(actors), len(rollouts), metadata)
     engines = [*actors, *rollouts]

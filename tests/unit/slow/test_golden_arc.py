@@ -1,4 +1,4 @@
-"""data_preprocess.arc: tasks are checked, test pairs stay apart, overlap is found; at the end on the real files."""
+"""data_preprocess.arc: tasks are checked, test pairs stay apart, overlap is found; at the end with the real files."""
 
 import gzip
 import json
@@ -155,7 +155,7 @@ def test_errors_end_the_program_with_their_message(tmp_path: Path):
     assert "no task is usable" in fails("--arc1_training", write(tmp_path, "empty", {"a": {}}))
     assert "no task is left" in fails("--arc1_training", good, "--max_cells", "1")
     assert "no tokenizer found" in fails("--arc1_training", good, "--tokenizer", str(tmp_path / "nothing"))
-    # argparse's own: exit status 2.
+    # argparse's own errors have exit status 2.
     assert fails() == "2"
     assert fails("--arc1_training", good, "--max_prompt_tokens", "9") == "2"
     assert fails("--arc1_training", good, "--max_rows", "0") == "2"

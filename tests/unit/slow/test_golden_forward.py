@@ -1,4 +1,4 @@
-"""One forward of a state for all its tokens: as un-padded states alone, and as a row for every token, would give.
+"""One forward per state for all its tokens: equal to un-padded single states, and to one row per token.
 
 The model is a tiny Qwen2 in float64, so that 1e-10 separates exact from nearly right.
 """
@@ -46,7 +46,7 @@ def model() -> nn.Module:
 
 
 def gradients(model: nn.Module, loss: torch.Tensor) -> torch.Tensor:
-    """Of all parameters, in one vector."""
+    """The gradients of all parameters, as one vector."""
     parts = torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad])
     return torch.cat([part.flatten() for part in parts])
 
@@ -60,7 +60,7 @@ def test_every_state_is_planned_once_and_no_part_is_too_large(lengths: list[int]
     plan = plan_micro_batches(lengths, num_ranks, max_tokens)
     assert sorted(index for parts in plan for part in parts for index in part) == list(range(len(lengths)))
     for parts in plan:
-        # A part for every rank in every micro-batch: all ranks make equally many forwards.
+        # Every micro-batch has a part for every rank: all ranks run the same number of forwards.
         assert len(parts) == num_ranks
         assert any(parts)
         sizes = [len(part) for part in parts]
@@ -129,7 +129,7 @@ def test_hidden_norms_are_of_the_last_position_of_each_state_alone(model: nn.Mod
 
 
 def targets_of(model: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(M,) targets, advantages and weights; some targets are reached, some tokens have none."""
+    """(M,) targets, advantages and weights; some targets are already reached, some tokens have none."""
     with torch.no_grad():
         log_probs = one_row_a_token(model)
     advantages = torch.tensor([1, -1, 0, 1, -1, 1, 0, 1, -1, -1, 1, 1])
@@ -140,7 +140,7 @@ def targets_of(model: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 
 
 def one_row_a_token(model: nn.Module) -> torch.Tensor:
-    """(M,) log-probs: each token at the end of a row of its own, as an ordinary trainer would compute them."""
+    """(M,) log-probs: each token at the end of its own row, as an ordinary trainer would compute them."""
     return torch.stack(
         [
             model(torch.tensor([[*state, token]])).logits[0, -2].log_softmax(dim=-1)[token]
@@ -151,7 +151,7 @@ def one_row_a_token(model: nn.Module) -> torch.Tensor:
 
 
 def shared_row(model: nn.Module, places: list[int]) -> torch.Tensor:
-    """Log-probs of the tokens of the states at `places`, one forward of each."""
+    """Log-probs of the tokens of the states at `places`, with one forward per state."""
     logits, _ = next_token_logits(model, [STATES[place] for place in places], "cpu")
     rows = [row for row, place in enumerate(places) for _ in TOKENS[place]]
     return token_log_probs(

@@ -51,7 +51,7 @@ def ids(text: str) -> tuple[int, ...]:
 
 
 def problem(name: str) -> Problem:
-    """Its golden solution ends in `[[7]]`."""
+    """A problem whose golden solution ends in `[[7]]`."""
     pairs = (Pair(((0,),), ((7,),)),)
     return Problem(name, ids(f"prompt of {name}:"), ids(f'\n - {name}\n """\n return [[7]]'), pairs, pairs, ())
 
@@ -99,11 +99,11 @@ def test_rows_that_share_a_text_continue_it_as_transformers_does(engine: GoldenE
     monkeypatch.setattr(torch, "multinomial", lambda probs, num, generator: probs.argmax(-1, keepdim=True))
     texts = [[*p.prompt_ids, *p.golden_ids] for p in PROBLEMS]
     engine.text(texts[0])
-    # Beginnings of one text, some with another last token, and texts that nobody has read.
+    # Prefixes of one text, some with another last token, and texts that were not read before.
     prompts = [[*texts[0][:-k], *more] for k in (3, 9) for more in ([], [5], [6])]
     prompts += [texts[1], texts[2][:-4], [*texts[0][:-3], 5]]
     expected = [greedy(engine.model, prompt, 12) for prompt in prompts]
-    # A token that many of them write somewhere: these rows leave the batch, at different steps.
+    # A token that many rows contain: these rows leave the batch at different steps.
     engine.end = Counter(token for row in expected for token in set(row[:8])).most_common(1)[0][0]
     cut = [row[: row.index(engine.end) + 1] if engine.end in row else row for row in expected]
     made = engine.generate([Continuations(prompt, 2, 12, 0) for prompt in prompts])
@@ -141,12 +141,12 @@ def test_every_position_is_counted(engine: GoldenEngine):
     engine.generate([Continuations(prompt, 3, 5, 0)])
     assert engine.positions == {"without_gradient": len(prompt) - 1 + 3 * 5}
     assert engine.counts == {"rollouts": 3, "generated": 15}
-    engine.generate([Continuations(prompt, 4, 1, 0)])  # next tokens are no rollouts, and the prompt is known
+    engine.generate([Continuations(prompt, 4, 1, 0)])  # next tokens are not rollouts, and the prompt was read before
     assert engine.positions == {"without_gradient": len(prompt) - 1 + 3 * 5 + 4}
     assert engine.counts == {"rollouts": 3, "generated": 15}
     engine.positions.clear()
     sft_loss(engine, [prompt, prompt], [golden, golden])
-    # The prompt once for both; of an answer all but the last token are inputs.
+    # The prompt counts once for both; all tokens of an answer but the last are inputs.
     assert engine.positions == {"with_gradient": len(prompt) + 2 * (len(golden) - 1)}
     engine.positions.clear()
     with torch.no_grad():
@@ -195,7 +195,7 @@ def test_grpo_raises_what_passed_and_makes_no_step_without_an_advantage(engine: 
     assert engine.counts["updates"] == 2
     moved = [log_prob(engine, answer) - was for answer, was in zip(answers, before, strict=True)]
     assert moved[0] > 0 > max(moved[1:])
-    # What was read under the weights before the step is forgotten.
+    # Texts that were read under the weights before the step are forgotten.
     anew = GoldenEngine(engine.model, PAD, END, seed=0)
     assert log_prob(engine, answers[0]) == pytest.approx(log_prob(anew, answers[0]), abs=1e-5)
 

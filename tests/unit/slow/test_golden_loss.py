@@ -1,4 +1,4 @@
-"""The loss: that no gradient goes past a target, and that descent reaches it."""
+"""The loss: no gradient goes past a target, and descent reaches it."""
 
 import math
 

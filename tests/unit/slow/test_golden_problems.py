@@ -1,4 +1,4 @@
-"""The problems of a run: from files that data_preprocess.arc writes, from easy to hard; what is left out is counted."""
+"""The problems of a run: read from files of data_preprocess.arc, from easy to hard; what is left out is counted."""
 
 import json
 from collections import Counter
@@ -187,7 +187,7 @@ def write_model_record(folder: Path, record: object) -> Path:
 
 def test_a_small_model_that_was_trained_on_another_form_is_refused(tmp_path: Path):
     spaced, compact = PromptSettings(grid="spaced"), PromptSettings()
-    for record in ({"tasks": "a", "prompt": spaced.model_dump()}, {"tasks": "a"}):  # the second of before the choice
+    for record in ({"tasks": "a", "prompt": spaced.model_dump()}, {"tasks": "a"}):  # the second is older
         folder = write_model_record(tmp_path, record)
         check_model(folder, spaced)
         with pytest.raises(ConfigError) as caught:
@@ -212,7 +212,7 @@ def test_files_of_something_else_are_refused(tmp_path: Path, golden: Path, token
     message = refused([path], tokenizer, NO_LIMITS, golden)
     for words in ("expected parquet files of data_preprocess.arc", str(path), "lack test_pairs"):
         assert words in message
-    # Beside good ones, too.
+    # Also next to good files.
     assert "lack test_pairs" in refused([write(tmp_path, TASKS), path], tokenizer, NO_LIMITS, golden)
 
 
@@ -253,7 +253,7 @@ def test_a_golden_solution_that_is_none_is_refused_by_name(tmp_path: Path, golde
 def test_a_task_that_is_there_twice_is_refused(tmp_path: Path, golden: Path, tokenizer):
     once = write(tmp_path, TASKS, name="a")
     rows = pq.read_table(once).to_pylist()
-    # The same task of the other collection has another index, which is no repeat.
+    # The same task of the other collection has another index, so it is not a repeat.
     again = [row | {"extra_info": row["extra_info"] | {"index": f"arc_agi_2/{row['extra_info']['task_id']}"}}
              for row in rows if row["extra_info"]["task_id"] == HARD]  # fmt: skip
     write_parquet(again, tmp_path / "b.parquet")

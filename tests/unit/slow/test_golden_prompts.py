@@ -1,4 +1,4 @@
-"""Prompts and token ids: every example is shown twice, test outputs never, and ids are cut and joined only."""
+"""Prompts and token ids: every example is shown twice, test outputs never, and ids are only cut and joined."""
 
 import pytest
 from hypothesis import given, settings
@@ -108,7 +108,7 @@ def test_a_chat_template_opens_the_assistants_turn_before_the_prefix():
 
 def test_thinking_is_off_where_a_template_has_the_switch():
     tokenizer = build_tokenizer()
-    # As Qwen3's: without the switch, the model would open a thought.
+    # As in Qwen3: without the switch, the model would open a thought.
     tokenizer.chat_template = (
         "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}ANSWER "
         "{% if enable_thinking is defined and enable_thinking is false %}<think></think>{% endif %}{% endif %}"
@@ -128,7 +128,7 @@ def test_a_base_model_gets_plain_text_behind_its_begin_of_text_token():
             return {"input_ids": [1, *ids, 2000] if add_special_tokens else ids}
 
     text = (user_message(TASK) + ASSISTANT_PREFIX).encode()
-    # No end-of-text token behind, though this tokenizer would put one there.
+    # No end-of-text token at the end, though this tokenizer would add one.
     assert encode_prompt(TASK, BaseModelTokenizer()) == [1, *(2 + byte for byte in text)]  # pyright: ignore[reportArgumentType]
 
 

@@ -1,4 +1,4 @@
-"""Visiting states: what is asked of the engine, which programs run, and what their results become.
+"""Visiting states: what the engine is asked for, which programs run, and how their results are used.
 
 The sandbox is the real one. The engine is scripted, with the methods of `verl_ext.serving.engines.ServingEngines`; the
 real one is exercised in tests/integration.
@@ -34,7 +34,7 @@ GOLDEN = '\n    - Café.\n    """\n    return [[7]]'
 SETTINGS = CreditSettings(num_next_tokens=4, max_actions=3, rollouts_per_action=3, min_labels=1)
 MAX_NEW_TOKENS = 50
 
-# The end of a prompt, and the continuations of it with the reason why each ended.
+# The end of a prompt -> its continuations, each with the reason why it ended.
 Script = dict[str | tuple[int, ...], list[tuple[str | list[int], str | None]]]
 
 
@@ -48,7 +48,7 @@ def token(character: str) -> int:
 
 
 def problem(name: str = "a", answer: int = 7) -> Problem:
-    # The prompt is no text that a program is read from.
+    # No program can be read from the prompt.
     return Problem(
         name,
         tuple(ids(f"prompt of {name}:")),
@@ -59,7 +59,7 @@ def problem(name: str = "a", answer: int = 7) -> Problem:
 
 
 class ScriptedEngine:
-    """Continues a prompt as the first entry of `script` says whose key the prompt ends with."""
+    """Continues a prompt by the first entry of `script` with a key that the prompt ends with."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -90,7 +90,7 @@ class ScriptedEngine:
 
 
 class WatchedExecutor:
-    """Hands jobs on to the real sandbox and remembers them; `breaks(program, runs)` makes an infrastructure error."""
+    """Passes jobs on to the real sandbox and records them; `breaks(program, runs)` makes an infrastructure error."""
 
     def __init__(self, pool: SandboxPool, breaks: Callable[[str, int], bool]) -> None:
         self._pool = pool
@@ -100,7 +100,7 @@ class WatchedExecutor:
 
     @property
     def programs(self) -> list[str]:
-        """All that were run, sorted."""
+        """All programs that were run, sorted."""
         return sorted(program for call in self.calls for program in call)
 
     def check_many(self, jobs: Any, stop_at_first_failure: bool = False) -> list[ProgramResult]:
@@ -229,7 +229,7 @@ def test_equal_programs_of_a_problem_run_once(make):
 
 
 def test_programs_are_joined_as_token_ids(make):
-    # k hides the second byte of é: state, action and rollout are no texts of their own.
+    # k hides the second byte of é: state, action and rollout are not valid texts on their own.
     first, second = ids("é")
     k = len(ids(GOLDEN)) - ids(GOLDEN).index(second)
     rest = GOLDEN.partition("é")[2]
@@ -241,7 +241,7 @@ def test_programs_are_joined_as_token_ids(make):
 
 
 def test_nothing_follows_an_action_that_ends_the_text(make):
-    # Everything up to the last token is there: `return [[7]` is no program, `7]]` behind the whole golden one is.
+    # Only the last token is hidden: `return [[7]` is not a program, but the completed golden solution is.
     made = make({"[[7]": [([END], None), ("]", None), ("]", None), ([END], None)], "[[7]]": stop("", "\n", "[0]")})
     (visit,) = made.visit((problem(), 1))
     assert visit.tokens == (END, token("]"))
@@ -342,7 +342,7 @@ def test_pass_rates_are_the_labels_of_rollouts_from_the_state_alone(make):
 
 # ------------------------------ what a reward needs ------------------------------
 
-# Each cell grows by one; two examples, a test pair, and what a generator made besides.
+# Each cell grows by one: two examples, a test pair, and pairs that a generator made.
 GROWS = [Pair(((n,),), ((n + 1,),)) for n in range(8)]
 COPIED = '\n    - Seen.\n    """\n    return {"[[0]]": [[1]], "[[1]]": [[2]]}.get(str(input_grid), input_grid)'
 COPIED_WITH_TEST = COPIED.replace("}.get", ', "[[2]]": [[3]]}.get')
@@ -350,7 +350,7 @@ RULE = '\n    - Grows.\n    """\n    return [[cell + 1 for cell in row] for row 
 
 
 def rewards(made: Made, settings: RewardSettings) -> list[float | None]:
-    """Of a program with the examples in a table, of one with the test pair in it, too, and of the rule."""
+    """Rewards of a program with a table of the examples, of one that also has the test pair, and of the rule."""
     task = Problem("a", (1,), tuple(ids(GOLDEN)), tuple(GROWS[:2]), (GROWS[2],))
     (task,) = hold_out([task], settings)
     answers = [Answer(task, (), tuple(ids(text)), True) for text in (COPIED, COPIED_WITH_TEST, RULE)]
@@ -360,7 +360,7 @@ def rewards(made: Made, settings: RewardSettings) -> list[float | None]:
 def test_a_table_of_the_examples_earns_nothing(make, tmp_path):
     made = make({})
     assert rewards(made, GoldenSettings().reward) == [0.0, 1.0, 1.0]
-    # What the prompt shows is no evidence of a rule.
+    # What the prompt shows is not evidence of a rule.
     assert rewards(made, RewardSettings(test_pairs=False)) == [1.0, 1.0, 1.0]
     fresh = tmp_path / "fresh.jsonl"
     grids = [{"input": pair.input, "output": pair.output} for pair in GROWS[3:]]

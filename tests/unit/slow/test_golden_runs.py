@@ -1,4 +1,4 @@
-"""Whole runs of golden_baselines.py with a toy model, every arm of it, and what runs start from."""
+"""Whole runs of golden_baselines.py with a toy model, for every arm, and what runs start from."""
 
 import json
 import sys

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def _as_dict(settings: GoldenSettings) -> dict[str, Any]:
-    """As the configuration has it: nodes as dictionaries, tuples as lists."""
+    """As in the configuration: nodes as dictionaries, tuples as lists."""
     return json.loads(settings.model_dump_json())
 
 
@@ -42,7 +42,7 @@ VOCABULARY = 151_936  # of Qwen3
 
 @pytest.mark.usefixtures("configs")
 def test_the_engine_computes_the_log_probs_of_long_texts_in_chunks():
-    """Else the logits of 8,192 tokens are there at once, and no memory is set aside for them."""
+    """Otherwise the logits of 8,192 tokens are in memory at once, and no memory is reserved for them."""
     given = ("data.train_files=tasks.parquet", "actor_rollout_ref.model.path=/nowhere/model")
     rollout = compose("golden_redaction", overrides=[*given]).actor_rollout_ref.rollout
     assert rollout.enable_chunked_prefill
@@ -51,7 +51,7 @@ def test_the_engine_computes_the_log_probs_of_long_texts_in_chunks():
     with pytest.raises(ConfigError, match=r"no memory for the logits of a whole prompt .*enable_chunked_prefill=true"):
         check_config(compose("golden_redaction", overrides=[*given, off]))
     without = ("golden.redaction.decided_above=null", "golden.records.prompt_log_probs=false")
-    with pytest.raises(ConfigError, match="found no model with a tokenizer"):  # the next thing that is wrong
+    with pytest.raises(ConfigError, match="found no model with a tokenizer"):  # the next problem
         check_config(compose("golden_redaction", overrides=[*given, off, *without]))
 
 

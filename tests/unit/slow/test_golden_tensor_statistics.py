@@ -53,7 +53,7 @@ def test_statistics_are_those_of_a_loop_over_the_values():
         assert tuple(found[name]) == NAMES
         assert found[name] == pytest.approx(wanted, rel=1e-4)
         shares.add(found[name]["changed_share"])
-    # Or every share could be a constant.
+    # Otherwise every share could be a constant.
     assert any(0 < share < 1 for share in shares)
 
 
@@ -82,7 +82,7 @@ def test_parameters_without_a_gradient_are_left_out():
 
 
 def test_weights_of_zero_have_no_relative_change():
-    # As LoRA's B factors before their first update.
+    # Like LoRA's B factors before their first update.
     found = measure(parameter([0.0, 0.0], [1.0, 0.0]), [0.5, 0.0], BF16)
     assert found == {"grad_norm": 1.0, "update_to_weight": 0.0, "changed_share": 0.5}
 

@@ -1,4 +1,4 @@
-"""Visits that are made while the actor is trained. Engines and sandbox are stand-ins; tests/integration has both."""
+"""Visits made while the actor is trained. Engines and sandbox are stand-ins; tests/integration has the real ones."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ LENGTHS = dict.fromkeys("abcd", 10)
 
 
 class FakeVisitor:
-    """A visit is its state, under a version; `go` holds all of them up."""
+    """A visit returns its states with their version; `go` holds all of them up."""
 
     def __init__(self) -> None:
         self.go = threading.Event()
@@ -70,7 +70,7 @@ def test_what_was_begun_ahead_is_of_other_problems_and_is_taken_next(made: Made)
     made.visitor.go.set()
     seconds = made.visits.wait(made.timed)
     assert seconds["golden/ahead/seconds"] >= 0
-    assert made.phases == ["gen", "wait_for_visits"]  # the phases of another thread are nobody's
+    assert made.phases == ["gen", "wait_for_visits"]  # the phases of another thread are not recorded
     assert made.visits.take(2, 6, made.timed) == [("c", 5), ("d", 5)]  # under the weights that were served then
     assert made.visits.in_flight == []
     assert made.visits.take(2, 7, made.timed) == [("a", 7), ("b", 7)]

@@ -32,7 +32,7 @@ def row(number: int, solution: str | None, **columns: Any) -> dict[str, Any]:
 
 
 class Lowercase:
-    """Loses what `TOKENIZER` does not."""
+    """Loses letter case, which `TOKENIZER` does not."""
 
     chat_template = TOKENIZER.chat_template
     bos_token_id = None
@@ -114,7 +114,7 @@ def test_a_golden_solution_that_the_reward_calls_wrong_is_refused(tmp_path: Path
 
 
 class Reward:
-    """Right is the ground truth; notes what it was asked."""
+    """Answers are right if they equal the ground truth; records what it was asked."""
 
     def __init__(self, result: Any = None) -> None:
         self.result = result

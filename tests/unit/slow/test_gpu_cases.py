@@ -1,4 +1,4 @@
-"""The GPU tests' code on the CPU at toy size: what a machine without a GPU can prove of it."""
+"""The GPU tests' code on the CPU at toy size: what a machine without a GPU can check of it."""
 
 import sys
 from pathlib import Path

@@ -72,7 +72,7 @@ def compose_config(model_dir: Path, train: list[str], *overrides: str, val: list
 
 
 def load(config: DictConfig, processor: Any = None, max_samples: int = -1) -> Any:
-    """As verl's trainer makes its training data."""
+    """The training data, made as in verl's trainer."""
     return create_rl_dataset(
         config.data.train_files, config.data, build_tokenizer(), processor, is_train=True, max_samples=max_samples
     )
@@ -105,7 +105,7 @@ IMAGE_PARTS = [{"type": "image", "image": "a.png", "text": None}, {"type": "text
     ids=lambda changes: "+".join(changes) or "as verl",
 )
 def test_rows_are_verls_with_an_index_each(model_dir: Path, tmp_path: Path, changes: dict[str, Any], ending: str):
-    """Twice in two files, numbered from 0 in both."""
+    """The same rows in two files, numbered from 0 in both."""
     files = [save([make(n, **changes) for n in range(3)], tmp_path / name / f"train.{ending}") for name in "ab"]
     config = compose_config(model_dir, files)
     check_data(config)
@@ -130,7 +130,7 @@ def test_values_of_several_types_in_a_json_file(model_dir: Path, tmp_path: Path)
 
 
 def test_images_of_one_question_are_told_apart(model_dir: Path, tmp_path: Path):
-    """As Geometry3K is written: the images in a column of their own, `<image>` in the text."""
+    """As in Geometry3K: images in their own column, `<image>` in the text."""
 
     def png(colour: int) -> dict[str, Any]:
         path = tmp_path / f"{colour}.png"
@@ -205,7 +205,7 @@ def test_validation_files_may_both_be_numbered_from_0(model_dir: Path, tmp_path:
 
 
 def test_the_class_leaves_an_index_that_is_unique(model_dir: Path, tmp_path: Path):
-    """It is set, too, where files cannot be read before the run."""
+    """It is also set where files cannot be read before the run."""
     config = compose_config(model_dir, [save([make(n) for n in (4, 5)], tmp_path / "a.parquet")])
     config.data.custom_cls.path, config.data.custom_cls.name = INDEXED_DATASET
     assert [row["index"] for row in load(config)] == [4, 5]
@@ -263,7 +263,7 @@ def test_a_resumed_data_set_and_the_loaders_workers_see_the_same(model_dir: Path
 
 
 def test_the_posterior_remembers_prompts_by_the_index_that_was_made(model_dir: Path, tmp_path: Path, monkeypatch):
-    """Across a restart with the rows in another order, too: records and live prompts keep their names."""
+    """Also across a restart with the rows in another order: records and live prompts keep their names."""
     StoredRows(monkeypatch)
     sizes = ["data.train_batch_size=2", "data.gen_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=2"]
     rows = [make(n, extra_info=...) for n in range(12)]
@@ -275,7 +275,7 @@ def test_the_posterior_remembers_prompts_by_the_index_that_was_made(model_dir: P
         config = compose_config(model_dir, [file], "+signal=two_phase", "curriculum.predictor=posterior", *sizes)
         resolve_group_size(config)
         check_data(config)
-        # Prompts of even numbers are mixed, the others never solved.
+        # Prompts with even numbers are mixed, the others are never solved.
         engine = Engine(lambda index, session: index in solved and session % 2 == 0)
         trainer: Any = QuietTrainer(config, tmp_path / name, engine)
         trainer.train_dataset = load(config)

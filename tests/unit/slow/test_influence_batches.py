@@ -1,4 +1,4 @@
-"""Gradients that every rank has whole: reduced bucket by bucket, compared half by half without a copy of all."""
+"""Gradients that are whole on every rank: reduced bucket by bucket, and halves compared without a full copy."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ def test_buckets_are_all_tensors_in_their_order_within_the_bound(sizes: list[int
     assert [id(tensor) for bucket in found for tensor in bucket] == [id(tensor) for tensor in tensors]
     for bucket in found:
         assert len(bucket) == 1 or sum(tensor.nbytes for tensor in bucket) <= most
-    # None has room for the next one's first.
+    # No bucket has room for the first tensor of the next one.
     for bucket, after in itertools.pairwise(found):
         assert sum(tensor.nbytes for tensor in bucket) + after[0].nbytes > most
 

@@ -12,7 +12,7 @@ from verl_ext.influence.worker import InfluenceWorker
 
 
 class Actor:
-    """Notes what is asked of it."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -20,7 +20,7 @@ from toy_assets import make_toy_assets
 from training_commands import METHODS, training_command
 
 ROOT = Path(__file__).resolve().parents[3]
-# What each command is asked in addition to where its files are.
+# The arguments of each command in addition to the places of its files.
 RUNS = {name: [*own, *job_training.LENGTH] for name, own in METHODS.items()} | {"faults": [*job_faults.SHORT]}
 
 
@@ -85,7 +85,7 @@ def test_the_commands_pass_a_dry_run(tmp_path: Path):
 
     def check(run: str) -> None:
         words = training_command("cuda", tmp_path / "root", tmp_path / run, RUNS[run])
-        # The toy's batches are those of its twelve questions.
+        # The toy data has twelve questions, which limits its batches.
         small = (
             ["data.train_batch_size=4", "data.gen_batch_size=4"] if run != "uniform" else ["data.train_batch_size=4"]
         )

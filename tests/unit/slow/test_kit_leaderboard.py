@@ -1,4 +1,4 @@
-"""The GPU kit's leaderboard on the CPU: a tiny random Llama, interrupted after every step, is trained the same."""
+"""The GPU kit's leaderboard on the CPU: a tiny random Llama, interrupted after every step, trains to the same state."""
 
 import math
 import sys

@@ -26,7 +26,7 @@ def setting_of(folder: Path) -> Setting:
 
 
 def finish(make: Any, folder: Path, steps_per_call: int) -> Table:
-    """The job in calls of so many steps, every call with a new object."""
+    """Finish the job in calls of `steps_per_call` steps, every call with a new object."""
     while not call(make(setting_of(folder)), setting_of(folder), most_steps=steps_per_call):
         pass
     return make(setting_of(folder))

@@ -1,4 +1,4 @@
-"""The GPU kit packs small made wheels, a model's folder and data, and assembles them in an empty folder."""
+"""The GPU kit packs small made-up wheels, a model's folder and data, and assembles them in an empty folder."""
 
 import json
 import shutil
@@ -195,4 +195,4 @@ def test_pip_is_asked_only_for_what_neither_the_machine_nor_the_folder_has(
     assert asked == [*sources, "install verl", "download verl==0.9.1"]
     asked.clear()
     download.download(["verl"], target, tmp_path, {"numpy": "2.3.5"})
-    assert asked == ["install verl", "download verl==0.9.1"]  # pip here wrote nothing, so it is still missing
+    assert asked == ["install verl", "download verl==0.9.1"]  # pip wrote nothing here, so it is still missing

@@ -19,7 +19,7 @@ from verl_ext.launch.own_version import own_version
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch):
-    """Whatever a test adopts is undone."""
+    """Undoes whatever a test adopts."""
     for name in ("VERL_USE_EXTERNAL_MODULES", "SIGNAL_TEST", RUN_VARIABLE, "RAY_OVERRIDE_JOB_RUNTIME_ENV"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -94,7 +94,7 @@ def test_an_interrupted_run_says_how_to_go_on(capsys: pytest.CaptureFixture[str]
 
 
 def test_what_a_ray_that_was_still_starting_has_begun_is_ended():
-    """In a process of its own: all children of the caller end."""
+    """In its own process, because all children of the caller are ended."""
     code = (
         "import subprocess; from verl_ext.launch import launch; child = subprocess.Popen(['sleep', '60']); "
         "launch._end_children(); print(child.wait(timeout=10))"

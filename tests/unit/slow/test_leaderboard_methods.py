@@ -1,4 +1,4 @@
-"""The leaderboard's methods and runs: filter_groups is verl's, updates are verl's loss, a job decides its run."""
+"""The leaderboard's methods and runs: filter_groups is verl's, updates use verl's loss, a job determines its run."""
 
 import itertools
 import sys
@@ -30,7 +30,7 @@ from verl_ext.serving import data_plane
 
 
 class FixedPassRates:
-    """A policy that never learns: each rollout has a number of its own, and the seed decides every reward."""
+    """A policy that never learns: each rollout has its own number, and the seed decides every reward."""
 
     def __init__(self, rates, seed):
         self.rates, self.version = np.asarray(rates), 0
@@ -85,7 +85,7 @@ def groups_of(batch):
 
 
 def mixed_groups(policy, group, first):
-    """In order, the numbers of the groups from the rollout `first` on whose rewards differ."""
+    """The numbers of the groups from rollout `first` on that have differing rewards, in order."""
     starts = range(first, len(policy.rewards), group)
     return [tuple(range(start, start + group)) for start in starts if len(set(policy.rewards[start:][:group])) > 1]
 
@@ -107,11 +107,11 @@ def test_filter_groups_without_transfer_queue_generates_and_keeps_what_verl_does
         assert verls.counts == plain.counts
         mixed = mixed_groups(for_plain, group, first)
         assert of_plain == set(mixed[:batch])
-        # verl sorts a step's groups by that step, so which of a surplus it discards is arbitrary.
+        # verl sorts the groups of a step by that same step, so which of a surplus it discards is arbitrary.
         assert len(of_verl) == batch
         assert of_verl <= set(mixed)
         without_surplus += len(mixed) == batch
-    assert without_surplus > 0  # there the batches are identical
+    assert without_surplus > 0  # without a surplus, the batches are identical
 
 
 def test_filter_groups_ends_a_step_where_there_is_nothing_to_keep():
@@ -143,7 +143,7 @@ def make_policy(base, task, *, estimator="rloo", compact=False):
 
 
 def made_rollouts(policy, rewards):
-    """Two of a prompt, of different lengths."""
+    """Two per prompt, of different lengths."""
     rollouts = policy.sample([place // 2 for place in range(len(rewards))])
     for length, (rollout, reward) in enumerate(zip(rollouts, rewards, strict=True)):
         length = 1 + length % len(rollout.response)
@@ -162,7 +162,7 @@ def test_updates_are_steps_on_verls_loss_with_the_first_log_probs(base, task, up
     rollouts, groups = made_rollouts(policy, [1.0, 0.0, 0.0, 1.0])
     policy.update(rollouts, groups, updates=updates)
     assert policy.version == 1
-    advantages = torch.tensor([1.0, -1.0, -1.0, 1.0])  # a reward without the other's
+    advantages = torch.tensor([1.0, -1.0, -1.0, 1.0])  # a reward minus the other one
     responses, sampled, mask = other._padded_responses(rollouts)
     old = other._log_probs(torch.tensor([0, 0, 1, 1]), responses).detach()
     weights, _ = compute_rollout_correction_weights(old - sampled, mask, rollout_is="token", rollout_is_threshold=2.0)
@@ -194,12 +194,12 @@ def test_past_the_clip_a_second_update_has_no_gradient(base, task):
 def test_a_compact_update_is_the_whole_one(base, task, estimator, updates):
     policies = [make_policy(base, task, estimator=estimator, compact=compact) for compact in (False, True)]
     before = weights_of(policies[0])
-    # Mixed groups among uniform ones, then nothing but uniform ones: AdamW moves on.
+    # Mixed groups among uniform ones, then only uniform ones: AdamW still moves the weights.
     for rewards in ([1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0], [0.0] * 8, [1.0, 0.0, 0.0, 0.0]):
         rollouts, groups = made_rollouts(policies[0], rewards)
         for policy in policies:
             policy.update(rollouts, groups, updates=updates)
-        # AdamW divides by the gradient's size: where that is next to nothing, the order of a sum decides the step.
+        # AdamW divides by the gradient's size: where that is close to 0, the order of a sum decides the step.
         torch.testing.assert_close(weights_of(policies[0]), weights_of(policies[1]), rtol=0, atol=1e-4)
         assert (weights_of(policies[0]) - before).abs().max() > 1e-3
         before = weights_of(policies[0])

@@ -1,4 +1,4 @@
-"""The leaderboard's pools: what they are made of, that their answers are right, and how the lab plays them."""
+"""The leaderboard's pools: what they are made of, that their answers are right, and how the lab uses them."""
 
 import re
 import sys
@@ -48,7 +48,7 @@ def backwards(number: int, width: int = 0) -> str:
 
 
 def right_answer(prompt: str) -> str:
-    """By Python's own arithmetic, from the prompt alone."""
+    """The answer to a prompt, by Python's own arithmetic."""
     values = numbers(prompt)
     if "-" in prompt:
         return backwards(values[0] - values[1], len(str(values[0])))
@@ -107,7 +107,7 @@ def test_held_out_prompts_are_those_that_can_be_learned(tasks, pool):
 
 @every_pool
 def test_features_are_those_of_the_prompts_text(tasks, pool):
-    # From the text alone: so neither the answer nor the kind is in them.
+    # From the text only, so they contain neither the answer nor the kind.
     task = tasks[pool]
     assert task.features.dtype == np.float64
     assert task.features.shape == (SIZE, len(task.feature_names))
@@ -162,7 +162,7 @@ def test_chains_have_the_shares_that_are_written():
 
 
 def partial_sums(prompt: str) -> list[str]:
-    """The additions of a chain as prompts of their own."""
+    """The additions of a chain as separate prompts."""
     values = numbers(prompt)
     return [f"{sum(values[:i])}+{values[i]}=" for i in range(1, len(values))]
 
@@ -210,7 +210,7 @@ def test_a_sloppy_chain_goes_on_from_its_own_total(terms, seed):
     text = chain_sums.worked_out(terms, np.random.default_rng(seed), 0.5)
     totals = [int(part[::-1]) for part in re.findall(r"(?:^|=)(\d+)", text)]
     assert len(totals) == len(terms) - 1
-    # A carry that is lost at a place takes 10 to its power off.
+    # A lost carry takes off 10 to the power of its place.
     for before, term, after in zip([terms[0], *totals], terms[1:], totals, strict=False):
         lost = before + term - after
         assert lost == 0 or (lost > 0 and set(str(lost)) <= {"0", "1"} and lost % 10 == 0)

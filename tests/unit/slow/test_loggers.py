@@ -43,7 +43,7 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def _run(trainer: Any, tracking: Tracking) -> None:
-    """As verl's `fit` logs: a validation before training, then one record a step, the last one with a validation."""
+    """As verl's `fit` logs: a validation before training, then one record per step, the last one with a validation."""
     tracking.log(data=trainer._validate(), step=trainer.global_steps)
     for step in range(1, trainer.total_training_steps + 1):
         trainer.global_steps = step
@@ -116,7 +116,7 @@ def test_the_documented_observer_gives_wandb_its_axis(tmp_path: Path):
 
 
 def _records(content: bytes) -> Iterator[Any]:
-    """Of wandb's file: 7 bytes, then LevelDB's log format (checksum, length, kind, data) of less than one block."""
+    """Records of wandb's file: 7 bytes, then less than one block of LevelDB's log (checksum, length, kind, data)."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     place = 7

@@ -1,4 +1,4 @@
-"""The processes behind the math reward: a stuck or dead one is replaced, alone, and costs no other answer its score."""
+"""The processes behind the math reward: only a stuck or dead one is replaced, and no other answer loses its score."""
 
 import asyncio
 import os
@@ -15,10 +15,10 @@ from verl_ext.core.errors import SignalError
 from verl_ext.rewards import math_answer, math_pool
 from verl_ext.rewards.math_pool import MathPool
 
-# Far above what anything here takes: it fails when something hangs, and measures nothing.
+# Far longer than anything here takes: it fails when something hangs, and measures nothing.
 NO_HANG_SECONDS = 20.0
 
-STUCK = "9^{9^{9^9}}"  # the guards would stop it: the pool has to survive what they do not
+STUCK = "9^{9^{9^9}}"  # the guards would stop it; the pool must survive what they miss
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_worker_that_sleeps_is_replaced_too(pool: MathPool):
 def test_a_worker_that_was_killed_costs_no_answer_its_score(pool: MathPool, monkeypatch: pytest.MonkeyPatch):
     pool.verify("5", "6")
     os.kill(pool.pids()[0], signal.SIGKILL)
-    monkeypatch.setattr(math_pool._Worker, "alive", True)  # killed between the look and the question
+    monkeypatch.setattr(math_pool._Worker, "alive", True)  # killed between the check and the request
     assert pool.verify(r"\frac{1}{2}", "0.5") == 1.0
 
 

@@ -26,7 +26,7 @@ LOGGING = [
     and not {"report", "pages"} & set(path.relative_to(ROOT).parts)
 ]
 TIMERS = ("marked_timer", "_timed", "timed", "_timed_within")
-# Names that no reading of the code's text finds; the runs of tests/integration do (`Lab.step`).
+# Names that cannot be found by reading the code's text; the runs of tests/integration find them (`Lab.step`).
 BUILT_ELSEWHERE = {
     *(f"timing_s/{name}" for name in ("step", "save_checkpoint", "testing", "engine_before", "engine_after")),
     # verl's own, and what `SignalTrainer` makes of its `gen`.
@@ -35,13 +35,13 @@ BUILT_ELSEWHERE = {
     *(f"tracin/validation_{name}" for name in ("gradient_norm", "half_agreement")),
     "tracin/preconditioned",
 }
-# Literals that are put before all names of a mapping.
+# Literals that prefix all names of a mapping.
 FRAGMENTS = {"timing_s/{}", "tracin/{}", "curriculum/{}", "curriculum/total/{}", "training/total/{}",
              "curriculum/total/{}_{}", "golden/movement/{}"}  # fmt: skip
 
 
 def _text(node: ast.AST) -> str:
-    """The text of a literal; what an f-string puts in is written `{}`."""
+    """The text of a literal; values inserted by an f-string are written `{}`."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -57,7 +57,7 @@ def _names_in(path: Path) -> Iterator[str]:
     }
     for node in ast.walk(tree):
         text = _text(node) if node not in inside else ""
-        # A prefix alone, such as `f"golden/movement/{where}"`, is completed elsewhere in the file.
+        # A bare prefix, such as `f"golden/movement/{where}"`, is completed elsewhere in the file.
         if re.fullmatch(r"[\w{}/@]+", text) and text.startswith(own_prefixes()) and not text.endswith("/"):
             yield text
         if isinstance(node, ast.Call) and node.args:
@@ -67,7 +67,7 @@ def _names_in(path: Path) -> Iterator[str]:
 
 
 def _logged() -> set[str]:
-    """What the code names, and what pure functions return that put their names together."""
+    """The metrics that the code names, and those of pure functions that put names together."""
     names = {name for path in LOGGING for name in _names_in(path)}
     moved = Movement(
         kinds=("intended", None), moved=np.array([1.0, np.nan]), asked=np.array([2.0, np.nan]),
@@ -82,7 +82,7 @@ def _logged() -> set[str]:
 
 
 def _belong_together(name: str, entry: str) -> bool:
-    """Whether a name out of the code, with `{}` for what it puts in, may be that of an entry."""
+    """Whether a name in the code, with `{}` for inserted values, can be that of an entry."""
     if "{}" not in name:
         return find_entry(name, {entry: ("", "")}) is not None
     return re.fullmatch(re.escape(name).replace(r"\{\}", r"(?:\w+|\{\w+\})"), entry) is not None

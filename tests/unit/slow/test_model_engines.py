@@ -1,4 +1,4 @@
-"""Other model engines than FSDP2, as far as they go without their libraries and without a GPU: to the first worker."""
+"""Model engines other than FSDP2, as far as they run without their libraries and a GPU: up to the first worker."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
 
 @pytest.fixture(autouse=True)
 def _nothing_starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engines' libraries are not asked for, the run itself fails the test; the environment is left as it was."""
+    """Starting a run fails the test, and the environment is restored."""
     before, path = dict(os.environ), list(sys.path)
     monkeypatch.setattr(launch, "run", lambda *_: pytest.fail("a dry run started the trainer"))
     yield
@@ -85,7 +85,7 @@ def test_a_run_with_another_engine_passes_all_checks(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Ours, verl's validation, and the dataclasses that verl's workers make of actor, reference and critic."""
+    """Our checks, verl's validation, and the dataclasses that verl's workers make of actor, reference and critic."""
     from verl.utils.config import omega_conf_to_dataclass
 
     monkeypatch.setenv(compat.SKIP_VARIABLE, "1")
@@ -113,7 +113,7 @@ def _as_the_worker_has_it(config: DictConfig) -> DictConfig:
 def test_bytes_of_megatrons_ranks(
     stand_ins: StandIns, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    """Gradients of float32 beside weights of bfloat16: twice as many bytes."""
+    """With weights in bfloat16, gradients in float32 take twice as many bytes."""
     monkeypatch.setenv(compat.SKIP_VARIABLE, "1")
     train(_compose(stand_ins, tmp_path, "model_engine=megatron", "trainer.n_gpus_per_node=1"), RECIPE)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "update " in line and "weights " in line]
@@ -162,7 +162,7 @@ def test_another_version_than_verls_is_refused(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_library_without_what_verl_imports_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """verl itself goes on without the engine, and a worker says that it is unknown."""
+    """verl itself continues without the engine, and a worker says that it is unknown."""
     monkeypatch.syspath_prepend(tmp_path)
     _install(tmp_path, "torchtitan", "9.0")
     with pytest.raises(IncompatibleVersionError, match=r"with torchtitan 9\.0 \(No module named 'torchtitan\."):

@@ -24,17 +24,17 @@ PAD = "pad0123"
 
 @pytest.fixture(autouse=True)
 def _nothing_from_before() -> None:
-    """Of other tests; within one process a run remembers its batches."""
+    """Clears what other tests left: within one process, a run remembers its batches."""
     posterior_advantage._prepared.clear()
     posterior_advantage._earlier.clear()
 
 
 def advantages_of(keys: Sequence[str], rewards: Sequence[float], *, through_verls_trainer: bool = True) -> np.ndarray:
-    """One number a row, as verl computes it; asserts that all tokens of a response share it, and no others have one.
+    """One number per row, as verl computes it; asserts that all tokens of a response share it, and no others have one.
 
     Args:
         keys: `{uid}_{session}_{output}`; row i has 1 + i % 4 tokens, and one of PAD has none that counts.
-        rewards: Of each row, at its last token.
+        rewards: The reward of each row, at its last token.
     """
     mask, scores = torch.zeros(len(keys), WIDTH), torch.zeros(len(keys), WIDTH)
     for row, (key, reward) in enumerate(zip(keys, rewards, strict=True)):
@@ -60,7 +60,7 @@ def keys_of(uid: str, num: int) -> list[str]:
 
 
 def by_hand(rewards: Sequence[float], known: KnownPrompt, line: tuple[float, float] = (0.0, 1.0)) -> np.ndarray:
-    """A group's advantages from the formula, rewards on a line (failure, gain) of successes."""
+    """A group's advantages from the formula, with rewards on a line (failure, gain) of successes."""
     strength = known.alpha + known.beta
     mean = line[0] + line[1] * known.alpha / strength
     return np.array(rewards) - leave_one_out_baselines(np.array(rewards), np.array(known.stages), mean, strength)
@@ -108,7 +108,7 @@ def test_a_later_stage_has_no_say_in_the_baseline_of_an_earlier_one():
 
 @given(order=st.permutations(range(6)))
 def test_all_outputs_of_a_session_share_the_advantage_of_the_last(order: list[int]):
-    """Whose reward is the session's; what the others' rows say is not read."""
+    """Its reward is the session's; the rewards of the other outputs' rows are not read."""
     keys = ["u_0_0", "u_0_1", "u_0_2", "u_1_0", "u_2_0", "u_2_1"]
     rewards = [7.0, -7.0, 1.0, 0.0, 7.0, 1.0]
     known = KnownPrompt(0.4, 0.6, [1.0, 0.0, 1.0], [0, 0, 1])
@@ -156,7 +156,7 @@ def test_graded_rewards_are_expected_by_the_line_of_all_others():
         expected.append(by_hand(rewards[is_own], known, (failure, gain)))
     prepare(KEYS, KNOWN, scale)
     assert advantages_of(KEYS, rewards) == pytest.approx(np.concatenate(expected), abs=1e-6)
-    # What was used is known from then on.
+    # Rollouts that were used are known from then on.
     assert scale.sums == pytest.approx(sums + RewardScale.sums_of(successes, rewards))
 
 

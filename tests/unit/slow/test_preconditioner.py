@@ -11,11 +11,11 @@ from verl_ext.influence.method.preconditioner import adam_factors
 
 NUM = 6
 TRAIN, VALIDATION, ALL = make_batch(NUM), make_batch(4, seed=9), list(range(NUM))
-BETA, EPS = 0.95, 1e-3  # so large that a wrong place of eps shows
+BETA, EPS = 0.95, 1e-3  # large, so that eps in the wrong place shows
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, names: list[str], steps: int) -> list[Gradients]:
-    """Updates on the training batch; the gradients of each."""
+    """Update on the training batch; returns the gradients of each step."""
     parameters, seen = dict(model.named_parameters()), []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -74,7 +74,7 @@ def test_scores_are_inner_products_with_the_direction_of_the_optimizer(steps: in
 
 
 def test_the_direction_is_adams_step():
-    """Where the same gradient came all the time m_hat is the gradient, and the step -lr g / (sqrt(v_hat) + eps)."""
+    """If the gradient is always the same, m_hat is the gradient, and the step is -lr g / (sqrt(v_hat) + eps)."""
     model = MixingNet()
     optimizer = torch.optim.AdamW(model.layers.parameters(), lr=1e-3, betas=(0.9, BETA), eps=EPS, weight_decay=0.0)
     gradients = {f"layers.{name}": torch.randn_like(p) for name, p in model.layers.named_parameters()}
@@ -98,7 +98,7 @@ def test_before_the_first_step_there_is_none():
 
 
 def test_weights_that_never_had_a_gradient_are_left_out():
-    """lora_A in the first update, when lora_B is 0: 1 / eps would drown all others."""
+    """lora_A in the first update, when lora_B is 0: 1 / eps would drown out all others."""
     model = lora_model()
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
@@ -142,6 +142,6 @@ def test_norms_of_a_preconditioned_direction_need_it():
         model(ids).sum().backward()
     with pytest.raises(InfluenceError, match="needs P"):
         ghost.self_influence(3)
-    # A new G has none.
+    # A new G is not preconditioned.
     ghost.set_validation_gradients(plain)
     assert ghost.self_influence(3).shape == (3,)

@@ -67,7 +67,7 @@ def paths_prediction(matrices, seen):
 @given(st.lists(st.sampled_from([None, 0, 1, 2]), min_size=1, max_size=5))
 def test_dps_filters_as_the_sum_over_all_paths_does(seen):
     method = Dps(1, batch=1, group=4, seed=0)
-    matrices = [method.transitions()[0]]  # of the start to the first step: uniform
+    matrices = [method.transitions()[0]]  # from the start to the first step: uniform
     for state in seen:
         if state is None:
             method.observe(np.array([], dtype=int), np.array([]))

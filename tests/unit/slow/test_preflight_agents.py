@@ -1,4 +1,4 @@
-"""What is known of agent loops and their tools before Ray starts."""
+"""What is known about agent loops and their tools before Ray starts."""
 
 import copy
 import functools
@@ -81,7 +81,7 @@ TOOL_AGENT = f"{AGENT}.default_agent_loop=tool_agent"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Has a module `my_tools`, a file of its adder, one of functions, and data."""
+    """A folder with a module `my_tools`, a file of its adder, a file of functions, and data."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_tools.py").write_text(MODULE)
     (tmp_path / "functions.py").write_text(FUNCTIONS)
@@ -96,7 +96,7 @@ def write_tools(folder: Path, *tools: Any) -> Path:
 
 
 def write_rows(file: Path, *rows: dict[str, Any]) -> str:
-    """One prompt each; `extra_info` joins what every row has."""
+    """Write one prompt per row; `extra_info` is added to what every row has."""
     made = []
     for index, row in enumerate(rows):
         extra = row.pop("extra_info", {})
@@ -139,7 +139,7 @@ def test_a_run_without_agents_has_nothing_to_say(folder: Path):
 
 
 def test_what_rows_of_ones_own_making_ask_for_is_not_known(folder: Path):
-    """And of files that are not here yet."""
+    """The same holds for files that are not here yet."""
     config = configured(f"{MULTI_TURN}.tool_config_path={folder / 'tools.yaml'}")
     assert check_calls(config, [], []).problems == []
     assert check_calls(config, [str(folder / "train.parquet")], []).problems != []
@@ -218,7 +218,7 @@ def test_a_tool_that_verl_would_make_is_not_made(folder: Path):
     write_tools(folder, own, own | {"class_name": "my_tools.Late"})
     config = with_tools(folder)
     assert check_agents(config) == []
-    # What the second one is called, nobody knows before.
+    # The name of the second one is not known before the run.
     assert [schema["function"]["name"] for schema in tool_schemas(config)] == ["busy"]
     calls = check_calls(config, [str(folder / "train.parquet")], [])
     assert calls.summary == "busy, the loop named there; agent loop tool_agent"
@@ -275,7 +275,7 @@ def test_what_a_loop_of_one_turn_does_not_read_is_refused(folder: Path, option: 
     loops = f"{AGENT}.agent_loop_config_path={folder}/loops.yaml"
     quiet = configured(option, loops, f"{AGENT}.default_agent_loop=quiet")
     assert "agent loop quiet answers in one turn" in one(check_calls(quiet, files, []).problems)
-    # What a loop of the user's own reads is its own affair.
+    # A user's own loop may read any option.
     assert check_calls(configured(option, loops, f"{AGENT}.default_agent_loop=own"), files, []).problems == []
 
 
@@ -293,7 +293,7 @@ def test_what_verl_reads_nowhere_is_refused(folder: Path, name: str):
     import verl
 
     texts = {file: file.read_text(encoding="utf-8") for file in Path(verl.__file__).parent.rglob("*.py")}
-    # Where the option is declared, and what is left of an engine that read it, which nothing imports.
+    # Where the option is declared, and the remains of an engine that read it, which nothing imports.
     places = {file.name for file, text in texts.items() if name in text}
     assert places <= {"rollout.py", "schemas.py"}
     assert [file for file, text in texts.items() if "rollout.schemas" in text] == []
@@ -338,7 +338,7 @@ def test_a_loop_that_a_row_names_must_be_there(folder: Path):
 def test_every_row_names_a_loop_or_none_does(folder: Path, missing: str | None):
     file = write_rows(folder / "rows.parquet", {"agent_name": "tool_agent"}, {"agent_name": missing})
     assert "data.train_files: 1 rows have no agent_name" in one(check_calls(with_tools(folder), [file], []).problems)
-    # verl joins the files of an entry, and fills the column of those that lack it with nothing.
+    # verl joins the files of an entry, and fills the column with None where a file lacks it.
     whole = write_rows(folder / "whole.parquet", {"agent_name": "tool_agent"})
     problem = one(check_calls(with_tools(folder), [whole, str(folder / "train.parquet")], []).problems)
     assert "data.train_files: 4 rows have no agent_name" in problem

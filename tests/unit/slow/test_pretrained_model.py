@@ -1,4 +1,4 @@
-"""Models of GGUF files as Hugging Face folders: small ones written as llama.cpp does, and SmolLM2 of its package."""
+"""GGUF models as Hugging Face folders: small ones written as llama.cpp does, and SmolLM2 from its package."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ SHAPE = {
     "max_position_embeddings": 128,
     "rms_norm_eps": 1e-5,
 }
-# Channels of a head; of a Qwen3, transformers takes no other from a file.
+# Channels of a head; for Qwen3, transformers reads no other number from a file.
 CHANNELS = {"llama": 16, "qwen2": 16, "qwen3": 128}
 CONFIGS = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 # Name in transformers -> name in a GGUF file, of a layer's modules (llama.cpp's convert_hf_to_gguf).
@@ -62,7 +62,7 @@ def small_model(architecture: str, *, tied: bool) -> Any:
         dtype="float32",
     )
     model: Any = AutoModelForCausalLM.from_config(config).eval()
-    for parameter in model.parameters():  # biases and norms, too
+    for parameter in model.parameters():  # also biases and norms
         torch.nn.init.normal_(parameter, mean=0.1, std=0.3)
     return model
 
@@ -232,7 +232,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
 
 # ------------------------------ SmolLM2 ------------------------------
 
-# What the tokenizer that its authors published makes of texts.
+# How the tokenizer that its authors published encodes texts.
 ENCODED = {
     "Hello world": [19556, 905],
     "The year 2024 had 365 days; 12 months.": [
@@ -283,7 +283,7 @@ def test_smollm2_ends_a_turn_and_pads_with_its_own_token(tokenizer: Any):
     assert tokenizer.decode([1, 19556, 2], skip_special_tokens=True) == "Hello"
 
 
-# Of some control characters, and of rare scripts' first bytes, its vocabulary has no token: nothing is made of them.
+# Its vocabulary has no token for some control characters and for first bytes of rare scripts: they are dropped.
 @given(text=st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs", "Cc"], include_characters="\n\t")))
 def test_any_text_comes_back_from_smollm2s_tokens(tokenizer: Any, text: str):
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text

@@ -1,4 +1,4 @@
-"""The reward by a classifier that nobody here trained, with another judge's verdict next to it."""
+"""The reward from a third-party classifier, with another judge's verdict next to it."""
 
 import importlib.util
 import sys

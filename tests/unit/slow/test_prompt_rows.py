@@ -19,7 +19,7 @@ def _image(colour: int) -> Image.Image:
 
 
 def _row(place: int, content: Any) -> dict[str, Any]:
-    """As verl's data set makes it: images are in the message, and their column is gone."""
+    """A row as verl's data set makes it: images are in the message, and their column is gone."""
     return {
         "raw_prompt": [{"role": "user", "content": content}],
         "data_source": "figures",
@@ -48,7 +48,7 @@ def _loaded() -> TensorDict:
 
 
 def _as_the_worker_reads(batch: TensorDict) -> list[dict[str, Any]]:
-    """The rows of a chunk, by the types that verl's `AgentLoopWorkerTQ.generate_sequences` tells apart."""
+    """The rows of a chunk, by the types that verl's `AgentLoopWorkerTQ.generate_sequences` distinguishes."""
     rows: list[dict[str, Any]] = []
     for place in range(len(batch)):
         row: dict[str, Any] = {}

@@ -29,7 +29,7 @@ CHAT_TEMPLATE = (
 
 
 def build_tokenizer(template: str | None = "<s> $A") -> PreTrainedTokenizerFast:
-    """One token a word; the post-processor puts around plain text what `template` says."""
+    """One token per word; the post-processor surrounds plain text as `template` says."""
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     if template is not None:

@@ -1,4 +1,4 @@
-"""Pages: what goes into a block comes out of it, nothing of it is HTML, and a person is told what is wrong."""
+"""Pages: a block returns what was put in, none of it is read as HTML, and errors say what is wrong."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The trace viewer's data: what the records say, and what they do not say, comes into the page."""
+"""The trace viewer's data: the page gets what the records say, and what they do not say."""
 
 import json
 from collections.abc import Sequence
@@ -246,7 +246,7 @@ def test_without_a_file_the_solution_is_put_together_from_the_states():
     solution = find_solution(entries[:2], tokenizer, texts)
     assert (solution.start, solution.ids) == (len(prompt), [1, 2, 3, 4, None, None])
     assert find_solution(entries, tokenizer, texts).ids == GOLDEN
-    # Without texts, what no state hides may be the prompt's.
+    # Without texts, tokens that no state hides may be the prompt's.
     assert find_solution(entries[:2], None, {}).start == len(prompt) + 1
 
 

@@ -70,7 +70,7 @@ def test_the_sequence_loss_is_iifs_formula():
     log_probs = torch.tensor([[-1.0, -2.0, -9.0], [-3.0, -4.0, -5.0]])
     mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
     advantages = torch.tensor([[7.0, 0.5, 100.0], [8.0, 9.0, -2.0]])
-    # Of the last token, not of padding: 0.5 x (-3) and -2 x (-12).
+    # At the last token, not at padding: 0.5 x (-3) and -2 x (-12).
     assert float(sequence_loss(log_probs, mask, advantages)) == pytest.approx(-(0.5 * -3 + -2 * -12) / 2)
 
 
@@ -82,7 +82,7 @@ def test_with_one_advantage_per_rollout_both_losses_have_one_direction(policy, b
     ours = gradient(policy, policy.validation_loss(samples, advantages, weighted=False))
     theirs = gradient(policy, sequence_loss(log_probs, samples.mask, each))
     assert float(torch.cosine_similarity(ours, theirs, dim=0)) == pytest.approx(1, abs=1e-5)
-    # An advantage of each token's own changes the direction, unless it is that of the last one.
+    # Advantages that differ by token change the direction only through the last token.
     uneven = each.clone()
     uneven[:, 0] += 5
     assert torch.equal(gradient(policy, sequence_loss(log_probs, samples.mask, uneven)), theirs)
@@ -268,7 +268,7 @@ def test_the_new_methods_of_the_utility_benchmark_run(small, name, monkeypatch):
     sample = InfluencePolicy.sample
 
     def sample_with_rewards(policy, prompts):
-        """This model is never right."""
+        """This model is never right, so rewards are made up."""
         rollouts = sample(policy, prompts)
         for rollout in rollouts:
             rollout.reward = float(rollout.response[0] % 2)

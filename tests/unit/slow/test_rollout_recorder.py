@@ -29,7 +29,7 @@ def _make(tmp_path: Path, **settings: Any) -> tuple[RolloutRecorder, QuietTraine
 
 
 def _batch(length: int = 3) -> KVBatchMeta:
-    """Rollout s of a prompt has reward s; session 1 has two outputs, and the last row only fills up."""
+    """Rollout s of a prompt has reward s; session 1 has two outputs, and the last row is padding."""
     keys = [f"uid{p}_{s}_{o}" for p in range(PROMPTS) for s in range(SESSIONS) for o in range(1 + (s == 1))]
     sessions = [int(key.split("_")[1]) for key in keys]
     rows = {
@@ -98,7 +98,7 @@ def test_a_resumed_run_repeats_no_record(store: StoredRows, tmp_path: Path):
     recorder.load_state_dict(state)
     recorder.set_up_workers()
     assert len(_written(tmp_path)) == 4
-    # Ended before its first checkpoint, it begins anew.
+    # A run that ended before its first checkpoint starts over.
     trainer.global_steps = 0
     recorder.set_up_workers()
     assert _written(tmp_path) == []

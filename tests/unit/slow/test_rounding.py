@@ -1,4 +1,4 @@
-"""`serving.rounding`: unbiased, the same for everyone, and what it is for: small updates move what is served."""
+"""`serving.rounding`: unbiased, the same everywhere, and what it is for: small updates move what is served."""
 
 import functools
 import math
@@ -31,7 +31,7 @@ SPACING = 2.0**-7  # of bfloat16 from 1 to 2
 
 
 def neighbours(value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The numbers of bfloat16 on both sides, the smaller in magnitude first; float32."""
+    """The bfloat16 numbers on both sides in float32, the smaller in magnitude first."""
     bits = value.view(torch.int32) & -65536
     return bits.view(torch.float32), (bits + 65536).view(torch.float32)
 
@@ -49,7 +49,7 @@ def test_a_number_goes_to_one_of_its_two_neighbours(value: float, seed: int):
     lower, upper = neighbours(exact)
     assert torch.all((found == lower) | (found == upper))
     if torch.equal(exact.bfloat16().float(), exact):
-        assert torch.equal(found.view(torch.int32), exact.view(torch.int32))  # -0.0 too
+        assert torch.equal(found.view(torch.int32), exact.view(torch.int32))  # also -0.0
 
 
 @given(st.floats(-2, 2, width=32), st.integers(0, 3))
@@ -71,7 +71,7 @@ def test_every_place_in_a_cell_goes_up_as_often_as_it_should():
 
 @given(st.lists(FLOATS, min_size=2, max_size=20), st.integers(0, 9))
 def test_a_larger_number_is_not_served_smaller(values: list[float], seed: int):
-    # The same place of the same tensor, so the same threshold.
+    # The same place in the same tensor, so the same threshold.
     found = [float(round_to_bfloat16(torch.tensor([value]), "w", seed)) for value in sorted(values)]
     assert found == sorted(found)
 
@@ -80,7 +80,7 @@ def test_infinities_and_nan_stay():
     found = round_to_bfloat16(torch.tensor([math.inf, -math.inf, math.nan, 1.0]), "w")
     assert found[:2].tolist() == [math.inf, -math.inf]
     assert found[2].isnan()
-    # NaN whose set bits are all in the half that is dropped, and those that would carry into the sign.
+    # NaNs: one with all set bits in the half that is dropped, and those that would carry into the sign.
     odd = torch.tensor([0x7F800001, -1, -0x7FFFFF], dtype=torch.int32).view(torch.float32)
     assert round_to_bfloat16(odd, "w").isnan().all()
 
@@ -97,7 +97,7 @@ def test_the_same_name_and_seed_have_the_same_thresholds_and_others_have_others(
 
 
 def test_thresholds_are_those_of_whole_numbers_of_32_bits():
-    """As every release and every device must have them: others would move weights that no update has touched."""
+    """They must be the same in every release and on every device: others would move weights that were not updated."""
 
     def threshold(index: int) -> int:
         stride, offset = _keys("w", 0)
@@ -108,7 +108,7 @@ def test_thresholds_are_those_of_whole_numbers_of_32_bits():
 
     places = torch.arange(_CHUNK + 500) * 97 % 65_536
     found = (round_to_bfloat16(1 + SPACING * places / 65_536, "w") > 1).tolist()
-    for index in (*range(500), *range(_CHUNK - 500, _CHUNK + 500)):  # over the end of a pass
+    for index in (*range(500), *range(_CHUNK - 500, _CHUNK + 500)):  # across the end of a chunk
         assert found[index] == (int(places[index]) + threshold(index) >= 65_536)
     assert "".join(str(int(each)) for each in found[330:346]) == "1100100100011100"
 
@@ -156,7 +156,7 @@ def test_one_tensor_is_held_at_a_time():
 
 
 def movement(rounding: Any, relative_step: float, seed: int) -> float:
-    """Served over intended change of log-probs by one update along their gradient, from a checkpoint in bfloat16."""
+    """Served over intended change of log-probs after one update along their gradient, from a bfloat16 checkpoint."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=300, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2
@@ -207,7 +207,7 @@ def mesh(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """verl's engine class with a method that hands over given weights, wrapped as the import of the module does it."""
+    """verl's engine class with a method that returns given weights, wrapped as on import of the module."""
     from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 
     def hand_over(self: Any, layered_summon: bool = False, base_sync_done: bool = False) -> Any:

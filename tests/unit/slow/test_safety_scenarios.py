@@ -1,4 +1,4 @@
-"""The safety suite's scenarios: how much is damaged, where, and how choose is driven through it."""
+"""The safety suite's scenarios: how much is damaged, where, and how `choose` is run on them."""
 
 import sys
 from collections import Counter
@@ -154,7 +154,7 @@ def test_the_reward_is_the_share_of_right_digits():
 
 
 class Coins:
-    """A policy that never learns; a prompt's rollouts pass at a rate of its source."""
+    """A policy that never learns; a prompt's rollouts pass at the rate of its source."""
 
     def __init__(self, task, rates, wrong=0.0):
         self.task, self.rates, self.wrong, self.version = task, rates, wrong, 0
@@ -181,7 +181,7 @@ def test_late_rollouts_are_trained_on_late_or_dropped_and_the_others_at_once():
     fates = method.controller.rollout_conservation()
     assert fates["expired"] > 80
     assert fates["generated"] == sum(n for fate, n in fates.items() if fate != "generated")
-    # At a pass rate of 1/2 half of the screenings are mixed; being late twice, few of these are left.
+    # At a pass rate of 1/2, half of the screenings are mixed; few of those that are late twice remain.
     assert sizes["short", 4] > 0.4 * (sizes["short", 2] + sizes["short", 4])
     assert sizes["long", 4] < 0.3 * (sizes["long", 2] + sizes["long", 4])
 
@@ -197,7 +197,7 @@ def test_with_a_batch_ahead_late_rollouts_are_trained_on_late_and_none_is_droppe
         for trained in method.trained_groups:
             name = task.domain_names[task.domains[int(trained.prompt.index)]]
             ages[name].update(version - sample.version for sample in trained.samples)
-    assert {1, 2} < set(ages["long"]) <= {0, 1, 2, 3, 4}  # waited for, a rollout may come within its step
+    assert {1, 2} < set(ages["long"]) <= {0, 1, 2, 3, 4}  # a rollout that is waited for may arrive within its step
     assert set(ages["short"]) <= {0, 1, 2, 3, 4}
     fates = method.controller.rollout_conservation()
     assert fates["expired"] == 0
@@ -217,7 +217,7 @@ def test_the_products_controller_admits_no_prompt_in_the_place_of_a_late_one():
 
 
 def batches(factory, wrong):
-    """What six updates see, and the groups of the last."""
+    """The batches of six updates, and the groups of the last one."""
     task = WORLDS["graded"](0).task
     method, policy = factory(NUM_PROMPTS, batch=32, group=4, seed=0, task=task), Coins(task, [0.4, 0.2], wrong)
     found = []
@@ -235,7 +235,7 @@ def test_rewards_of_0_and_1_have_the_advantages_they_have_without_grades(factory
 
 
 def test_partial_credit_is_no_pass_and_shrinks_the_advantages():
-    # The line from successes to rewards is .6 + .4 success: what a wrong answer gets is no reason to like it.
+    # The line from successes to rewards is .6 + .4 success: partial credit gives a wrong answer no advantage.
     for graded, plain in zip(batches(GradedChoose, 0.6)[0], batches(Choose, 0.0)[0], strict=True):
         np.testing.assert_allclose(graded.advantages, 0.4 * plain.advantages, atol=1e-9)
 

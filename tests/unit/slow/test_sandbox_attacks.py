@@ -21,15 +21,15 @@ from verl_ext.sandbox.pool import SandboxPool
 from verl_ext.sandbox.results import Status
 
 ROOT = Path(__file__).resolve().parents[3]
-# The system's own: its library lies where every user may look, and links to where no program may.
+# The system's own: every user may read its library, which has links to places that no program may read.
 SYSTEM_PYTHON = "/usr/bin/python3"
 NO_NAMESPACES = {"namespaces", "new_root"}
 LANDLOCK = {layer for layer in LAYERS if layer.startswith("landlock")}
-# What uses time or memory up is stopped by the same limits whatever the other layers are.
+# Attacks that use up time or memory are stopped by the same limits, whatever the other layers are.
 SLOW = ("loop", "alarm", "big integer", "regex", "bomb", "recursion", "flood")
 QUICK = [name for name in ATTACKS if not any(word in name for word in SLOW) or name == "fork bomb"]
 
-# Drops root where this is root, with the interpreter bound to a place that user nobody can reach.
+# Drops root if run as root, with the interpreter bound to a place that user nobody can reach.
 AS_NOBODY = """
 import os, sys
 from verl_ext.sandbox.inside import kernel
@@ -86,7 +86,7 @@ def test_every_layer_holds_under_the_systems_interpreter():
         assert run_all(pool, [name for name in QUICK if "numpy" not in name]) == {}
 
 
-# An older kernel has no Landlock scopes: what is left against signals is then seccomp alone.
+# An older kernel has no Landlock scopes: then only seccomp protects against signals.
 MISSING = {
     "nothing": set(),
     "namespaces": NO_NAMESPACES,
@@ -112,7 +112,7 @@ def test_no_attack_disturbs_its_neighbours_whichever_half_the_kernel_denies(miss
 def test_no_attack_of_an_ordinary_user_disturbs_its_neighbours(missing: set[str], names: list[str], system: bool):
     if not os.access(ROOT, os.X_OK) or any(not folder.stat().st_mode & 0o005 for folder in (ROOT, *ROOT.parents)):
         pytest.skip(f"user nobody cannot read {ROOT}")
-    # The interpreter may lie in root's home, where nobody else may look: it is bound to a folder that can be reached.
+    # The interpreter may be in root's home, which others cannot read: it is bound to a folder that they can reach.
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
         if os.geteuid() != 0 and not os.access(sys.base_prefix, os.R_OK):
@@ -138,7 +138,7 @@ def test_no_attack_of_an_ordinary_user_disturbs_its_neighbours(missing: set[str]
     assert {layer for layer, state in report["isolation"].items() if state != "ok"} == missing
 
 
-# Given the digits of a number, looks for it where a program finds what its server knows.
+# Given the digits of a number, searches for it in all that a program can find out about its server.
 SEARCH = """
 import os, re, sys
 def solve(g):
@@ -164,11 +164,11 @@ def test_a_program_cannot_read_who_trains(missing: set[str]):
     with _pool(leave_out=frozenset(missing), cpu_seconds=10.0) as pool:
         execution = pool.run(SEARCH, [[int(digit) for digit in str(os.getpid())]])
         assert (execution.grid, execution.detail) == (((1,),), "")
-        # What it is allowed to know, its own limits, it finds: the search works.
+        # It finds its own limits, which it is allowed to know: the search works.
         assert pool.run(SEARCH, [[int(digit) for digit in str(policy().output_bytes)]]).grid == BREACH
 
 
-# Harmless programs that only succeed when nothing stops them: an attack that never could succeed proves nothing.
+# Harmless programs that only succeed when nothing stops them: an attack that could never succeed proves nothing.
 # They import only what the server has loaded: user nobody may be unable to read the library's folder.
 OPEN_DOORS = {
     "read": "def solve(g): open('/etc/passwd').read(); return [[6]]",
@@ -207,7 +207,7 @@ def test_each_layer_closes_its_own_doors(
         abstract.bind("\0" + name)
         abstract.listen()
         facts = {"place": str(tmp_path), "port": tcp.getsockname()[1], "name": name, "trainer": os.getpid()}
-        # Landlock binds only a process that gave its privileges up; without anything, root stays root.
+        # Landlock restricts only a process that gave up its privileges; without any layer, root stays root.
         left_out = set(LAYERS) - applied - ({"no_privileges"} if any("landlock" in x for x in applied) else set())
         if applied == {"seccomp"}:
             left_out -= {"no_privileges"}
@@ -221,6 +221,6 @@ def test_each_layer_closes_its_own_doors(
                 execution = pool.run(program, INPUT)
                 if execution.grid == BREACH:
                     found.add(door)
-    # Whether user nobody may write there or signal the trainer depends on whose both are.
+    # Whether user nobody may write there or signal the trainer depends on who owns both.
     unsure = {"write", "signal"} if applied else set()
     assert found - unsure == open_doors - unsure

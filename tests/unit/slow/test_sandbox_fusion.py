@@ -35,7 +35,7 @@ class FusionServer(ThreadingHTTPServer):
     Attributes:
         answer: Status and body to answer with instead of running anything; None: run it.
         requests: Bodies of the requests.
-        most: The most requests that were answered at the same time.
+        most: The largest number of requests that were answered at the same time.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def run_code(request: dict[str, Any]) -> dict[str, Any]:
-    """As Sandbox Fusion's run_python, run_command_bare and parse_run_status."""
+    """What Sandbox Fusion's run_python, run_command_bare and parse_run_status do."""
     assert request["language"] == "python"
     memory = request["memory_limit_MB"] << 20
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
@@ -167,7 +167,7 @@ def test_both_executors_give_a_program_the_same_status(
     executors: dict[str, Executor], name: str, program: str, status: Status, detail: str
 ):
     if (name, status) == ("sandbox_fusion", Status.OUTPUT_LIMIT):
-        program = "def solve(g):\n for _ in range(99): print('x' * 999)\n return [[9]]"  # it keeps no such limit itself
+        program = "def solve(g):\n for _ in range(99): print('x' * 999)\n return [[9]]"  # the server has no such limit
     executor = executors[name]
     before = executor.counts[status]
     ((pair,),) = [result.pairs for result in executor.check_many([(program, [PAIR])])]

@@ -58,6 +58,6 @@ def test_spo_estimates_all_prompts_first_where_it_is_told_to_and_that_counts():
     assert method.counts.generated == 5 * 8 + 2
     fresh = SingleStream(5, batch=2, group=1, seed=0, initial_rollouts=8)
     fresh._estimate_all(policy)
-    # The published start: 8 of evidence, (S + 1/2) / 9 of it passes.
+    # The published start: evidence of 8 rollouts, of which (S + 1/2) / 9 are passes.
     np.testing.assert_allclose(fresh.passes[:4], [8 * 0.5 / 9, 8 * 0.5 / 9, 8 * 8.5 / 9, 8 * 8.5 / 9])
     np.testing.assert_allclose(fresh.passes + fresh.fails, 8.0)

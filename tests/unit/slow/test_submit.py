@@ -54,7 +54,7 @@ def _submission(config: DictConfig, target: str, *arguments: str, command: list[
 
 
 def _shellcheck(text: str, *arguments: str) -> str:
-    """What shellcheck says of a script; nothing, of a good one."""
+    """What shellcheck says about a script; empty for a good one."""
     command = [SHELLCHECK, "--norc", *arguments, "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False).stdout
 
@@ -103,12 +103,12 @@ OVERRIDES = ["data.prompt_key=it's a $HOME", 'trainer.logger=["console","wandb"]
 
 
 def _words(line: str) -> list[str]:
-    """What a program gets that the shell calls with the rest of a line."""
+    """The arguments of a program that the shell calls with `line`."""
     return subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True).stdout.splitlines()
 
 
 def _after(script: str, start: str) -> str:
-    """The rest of the one line that begins so."""
+    """The rest of the one line that begins with `start`."""
     (line,) = (line.strip() for line in script.splitlines() if line.strip().startswith(start))
     return line.removeprefix(start)
 
@@ -234,7 +234,7 @@ def test_a_machine_without_the_scheduler_says_so(config: DictConfig, monkeypatch
 def test_what_the_scheduler_answers_is_the_exit_status(
     config: DictConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """A real process in sbatch's place: it gets the script, whole."""
+    """A real process in place of sbatch: it gets the whole script."""
     sbatch = tmp_path / "sbatch"
     sbatch.write_text('#!/usr/bin/env bash\ncp "$1" "$(dirname "$0")/received"; exit 3\n', encoding="utf-8")
     sbatch.chmod(0o755)

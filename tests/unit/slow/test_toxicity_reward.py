@@ -12,7 +12,7 @@ from verl_ext.core.errors import SignalError
 from verl_ext.rewards import toxicity
 from verl_ext.rewards.toxicity import classified_text, compute_score
 
-# Labels, problem_type and the place of the toxic label of each kind of head.
+# Labels, problem_type and the index of the toxic label for each kind of head.
 HEADS = {
     "one logit": (["toxic"], None, 0),
     "single label": (["toxic", "neutral"], "single_label_classification", 0),
@@ -44,7 +44,7 @@ def build(folder, labels, problem_type, model_class=BertForSequenceClassificatio
 
 
 def fit(model, tokenizer, place):
-    """On twenty phrases; the labels other than the toxic one hear nothing (multi) or the opposite (single)."""
+    """Train on twenty phrases; labels other than the toxic one get no target (multi) or the opposite (single)."""
     inputs = tokenizer(RUDE + POLITE, padding=True, return_tensors="pt")
     is_rude = torch.tensor([1.0] * len(RUDE) + [0.0] * len(POLITE))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

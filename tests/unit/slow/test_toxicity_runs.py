@@ -32,7 +32,7 @@ def composed(run, *overrides):
 
 
 def end(run, steps):
-    """What a run leaves at its end."""
+    """Write what a run has at its end."""
     run.folder.mkdir(parents=True, exist_ok=True)
     (run.folder / "summary.json").write_text(json.dumps({"global_steps": steps}))
 
@@ -129,7 +129,7 @@ def test_the_command_gets_the_overrides_and_its_output_is_kept(tmp_path, monkeyp
 
 
 def test_ctrl_c_is_left_to_the_command(tmp_path):
-    """It ends its engines; killing it after a moment would leave them."""
+    """It ends its engines; killing it after a moment would leave them running."""
     (tmp_path / "slow_run.py").write_text(
         "import sys, time\n"
         "print('started', flush=True)\n"
@@ -148,7 +148,7 @@ def test_ctrl_c_is_left_to_the_command(tmp_path):
         [sys.executable, "-c", code],
         env=environment,
         start_new_session=True,
-        # A shell's background jobs ignore it, and so would this one when the tests run in one.
+        # A shell's background jobs ignore SIGINT, and so would this process if the tests run in one.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     log = Run("grpo", 0, 8, tmp_path).log
@@ -186,7 +186,7 @@ def test_what_is_missing_is_named_with_its_script(tmp_path, capsys):
 
 
 def write_results(run, reward):
-    """What a finished run leaves, with two looks."""
+    """Write the results of a finished run with two looks."""
     end(run, run.steps)
     (run.folder / "validation_before.json").write_text(json.dumps({"metrics": {toxicity_report.REWARD: 0.7}}))
     record = {toxicity_report.REWARD: reward, "training/global_step": run.steps, "training/total/seconds": 50.0}

@@ -106,7 +106,7 @@ def test_centring_again_needs_one_advantage_a_sample_that_is_centred_by_group(da
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The option that names a model, of which only the configuration is there."""
+    """The option that names a model folder with only a configuration."""
     folder = tmp_path_factory.mktemp("model")
     Qwen2Config(**SIZES).save_pretrained(folder)
     return f"actor_rollout_ref.model.path={folder}"

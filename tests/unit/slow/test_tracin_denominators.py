@@ -33,7 +33,7 @@ def lengths_of(mask: torch.Tensor) -> np.ndarray:
 
 
 def verl_loss(losses: torch.Tensor, mask: torch.Tensor, mode: str, global_batch_size: int) -> float:
-    """As the engine calls it: tokens are counted from the mask of the mini-batch, rows are what the trainer said."""
+    """As the engine calls it: tokens are counted from the mini-batch's mask, the trainer gives the number of rows."""
     return agg_loss(
         losses,
         mask,
@@ -45,7 +45,7 @@ def verl_loss(losses: torch.Tensor, mask: torch.Tensor, mode: str, global_batch_
 
 
 def wanted_loss(denominator: str, mode: str, losses: torch.Tensor, mask: torch.Tensor, kept: np.ndarray) -> float:
-    """Brute force: the kept rows alone, or the kept rows' contributions to the loss of all."""
+    """Brute force: the kept rows only, or the kept rows' contributions to the loss of all rows."""
     if denominator == "kept":
         return agg_loss(losses[kept], mask[kept], mode, loss_scale_factor=HORIZON).item()
     contributions = []

@@ -1,4 +1,4 @@
-"""Which of verl's policy losses have samples with gradients of their own that a weight can scale: its own functions."""
+"""Which of verl's policy losses have per-sample gradients that a weight can scale, tested on verl's own functions."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ WEIGHTS = np.array([1.0, 0.0, 0.5, 1.0, 0.0, 0.0, 0.25, 0.0])
 KEPT = WEIGHTS > 0
 ONE = np.zeros(NUM, dtype=int)
 ALLOWED = [(name, mode) for name, modes in POLICY_LOSSES.items() for mode in modes]
-# Of bypass_mode: the losses that it chooses from, and its weights.
+# For bypass_mode: the losses that it chooses from, and its weights.
 VARIANTS = {
     "bypass_mode": [
         RolloutCorrectionConfig(rollout_is=weights, rollout_rs=rejected, rollout_rs_threshold=2.0, loss_type=loss)
@@ -59,7 +59,7 @@ class Loss:
     def gradient(
         self, factors: np.ndarray, mask: torch.Tensor, rows: Sequence[int] = range(NUM), counted: int | None = None
     ) -> torch.Tensor:
-        """Of the log-probs, (NUM, TOKENS), from the loss of a micro-batch, told what `ppo_loss` tells it."""
+        """Gradient in the log-probs, (NUM, TOKENS), of a micro-batch's loss, given what `ppo_loss` gives it."""
         rows = list(rows)
         self.config.global_batch_info.update(
             dp_size=1,
@@ -85,14 +85,14 @@ class Loss:
         return torch.stack([self.gradient(np.ones(NUM), mask, counted=tokens) for mask in masks])
 
     def additivity_error(self) -> float:
-        """Between the whole mini-batch, its micro-batches, and its rows one by one."""
+        """Largest relative error between the whole mini-batch, its micro-batches, and its rows one by one."""
         tokens, ones = int(self.mask.sum()), np.ones(NUM)
         whole = self.gradient(ones, self.mask)
         split = self.gradient(ones, self.mask, range(3), tokens) + self.gradient(ones, self.mask, range(3, NUM), tokens)
         return max(relative(split, whole), relative(self.parts().sum(0), whole))
 
     def selection_error(self, denominator: str) -> float:
-        """Between verl's gradient with factors and masks, and the one that the setting stands for."""
+        """Relative error of verl's gradient with factors and masks against the one that the setting stands for."""
         lengths = self.mask.sum(1).numpy()
         factors = row_factors(
             denominator, self.mode, lengths, WEIGHTS, scored_in=ONE, updated_in=ONE, global_batch_size=NUM
@@ -100,7 +100,7 @@ class Loss:
         got = self.gradient(factors, self.mask & torch.from_numpy(KEPT)[:, None])
         wanted = torch.einsum("b,bct->ct", torch.from_numpy(WEIGHTS), self.parts())
         if denominator == "kept":
-            # The mean over what is kept: as many times larger as the rest is left out of what it is divided by.
+            # The mean over what is kept is larger by the ratio of the full denominator to that of the kept rows.
             if self.mode == "token-mean":
                 wanted *= lengths.sum() / lengths[KEPT].sum()
             elif self.mode != "token-sum":

@@ -1,4 +1,4 @@
-"""TracIn as a selector: samples that the update sees by given scores, and that all is whole again after it."""
+"""TracIn as a selector: which samples the update sees for given scores, and that everything is undone after it."""
 
 import json
 from pathlib import Path
@@ -133,7 +133,7 @@ def test_a_prompt_is_selected_as_a_whole(store: StoredRows, tmp_path: Path):
 
 def test_one_pass_leaves_the_decision_to_the_worker_and_reports_it(store: StoredRows, tmp_path: Path):
     selector, batch = _make(store, tmp_path, [1.0, -1.0, 2.0, -1.0])
-    # In a run it goes with validation rollouts, which take engines.
+    # In a run, one pass goes with validation rollouts, which need engines.
     validation = selector.settings.validation.model_copy(update={"strategy": "fixed"})
     selector.settings = selector.settings.model_copy(update={"one_pass": True, "validation": validation})
     chosen = selector.select(batch)
@@ -157,7 +157,7 @@ def test_its_records_go_back_to_the_checkpoints_length(store: StoredRows, tmp_pa
 
 @pytest.mark.parametrize("baseline", ["before", "after"])
 def test_advantages_are_those_of_the_tokens_that_the_model_wrote(store: StoredRows, tmp_path: Path, baseline: str):
-    """What a tool wrote has none, as verl's estimators have it."""
+    """Tokens that a tool wrote have none, as in verl's estimators."""
     selector, batch = _make(store, tmp_path, [1.0, 1.0, 1.0, 1.0], f"tracin.selection.baseline={baseline}")
     rows = data_plane.read(KEYS, "train", ["advantages"])["advantages"].unbind()
     masks = [torch.tensor([number % 2 == 0 for number in range(len(row))]).long() for row in rows]

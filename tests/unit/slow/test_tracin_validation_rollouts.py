@@ -1,4 +1,4 @@
-"""Validation rollouts of TracIn: what is kept of them between two refreshes, and that nothing else stays."""
+"""Validation rollouts of TracIn: what is kept between two refreshes, and that nothing else stays."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ REWARDS = [1.0, 0.0, 0.0, 1.0]
 
 
 class Loops:
-    """Agent loops with so many outputs a session; the reward of validation prompt p is `REWARDS[p]`."""
+    """Agent loops with `num_outputs` outputs per session; the reward of validation prompt p is `REWARDS[p]`."""
 
     def __init__(self, num_outputs: int) -> None:
         self.num_outputs = num_outputs

@@ -26,7 +26,7 @@ UPDATES = ("update_critic", "update_actor")
 
 
 class Recorder(Part):
-    """Says in `calls` what it is asked."""
+    """Records its calls in `calls`."""
 
     def __init__(self, host: Any, name: str = "") -> None:
         self.host = host
@@ -99,7 +99,7 @@ class Look(Recorder, Observer):
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A trainer whose calls to verl and to the data plane are only written down."""
+    """A trainer whose calls to verl and to the data plane are only recorded."""
     host = object.__new__(SignalTrainer.in_mode("sync"))
     host.calls = []
     host.config = OmegaConf.create(
@@ -209,13 +209,12 @@ def test_a_timer_within_verls_does_not_count_for_verls(host: Any, num_updates: i
     host.parameter_sync_step = num_updates
     host.step({}, host.timing_raw)
     timing = {name: seconds / num_updates for name, seconds in host.timing_raw.items()}
-    # Waiting for rollouts alone; and everything while the engines are awake.
+    # Only waiting for rollouts; then everything while the engines are awake.
     assert 0.02 <= timing["gen"] < timing["collect"] - 0.029
     assert timing["select"] >= 0.03
     assert timing["collect"] >= 0.05
-    # The update's own 10 ms: a busy machine may take longer, but never the selector's 30 less.
-    began = timing["update_actor"] + timing["select"]
-    assert 0.01 <= timing["update_actor"] == pytest.approx(began - timing["select"])
+    # The update's own 10 ms: a busy machine may take longer, but the selector's 30 ms are never taken off it.
+    assert timing["update_actor"] >= 0.01
     assert "waiting_for_rollouts" not in timing
 
 

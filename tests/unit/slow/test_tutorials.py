@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def _printed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """All that a notebook prints, run by a kernel of its own in an empty folder."""
+    """All that a notebook prints, run by its own kernel in an empty folder."""
     import nbformat
     from nbclient import NotebookClient
 

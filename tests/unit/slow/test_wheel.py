@@ -15,14 +15,14 @@ from stand_ins import make_data, make_model
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("configs", "data_preprocess", "recipe", "verl_ext")
 BUILT_FROM = (*PACKAGES, "setup.py", "pyproject.toml", "README.md", "LICENSE")
-# Of the checkout only: its own documents, and the lock of `make setup`.
+# Files that are only in the checkout: its own documents, and the lock of `make setup`.
 LEFT_OUT = ("README.md", "cpu.in", "cpu.txt", "cpu-overrides.txt")
 
 pytestmark = pytest.mark.release
 
 
 def _run(*command: object, cwd: Path) -> str:
-    """What it prints; without the checkout on its path."""
+    """What the command prints, without the checkout on its path."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
@@ -49,8 +49,8 @@ def wheel(tracked: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with `python` and `verl-signal`. Of this environment's packages only the libraries are seen: the file
-    that leads to the checkout is read in a site's own folder alone."""
+    """The folder with `python` and `verl-signal`. It sees only the libraries of this environment: the file that names
+    the checkout is read only in a site's own folder."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     python = folder / "bin/python"

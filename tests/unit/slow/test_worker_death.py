@@ -1,4 +1,4 @@
-"""A dead process is found behind other errors, and named for people."""
+"""A dead process is found behind other errors, and reported by name."""
 
 import pytest
 from ray.exceptions import OutOfMemoryError, RayActorError

@@ -1,4 +1,4 @@
-"""A vocabulary of play: what the toxicity tests take for rude and polite, so that no test prints anything offensive."""
+"""A made-up vocabulary that the toxicity tests treat as rude and polite, so that no test prints anything offensive."""
 
 RUDE = [f"you {adjective} {noun}" for adjective in ("silly", "rotten", "daft") for noun in ("turnip", "walnut", "goat")]
 RUDE += ["what a turnip"]
