@@ -15,7 +15,7 @@ REQUIREMENTS := configs/requirements
 LOCK := $(REQUIREMENTS)/cpu.txt
 OVERRIDES := $(REQUIREMENTS)/cpu-overrides.txt
 
-# A run has some ten processes, and each imports these: compiled here once, or else by each where Python may write no
+# A run has about ten processes, and each imports these: compiled here once, or else by each where Python cannot write
 # caches (PYTHONDONTWRITEBYTECODE, a read-only environment). All packages would take three times as long.
 COMPILED := torch vllm ray verl transformers tensordict transfer_queue sympy scipy pandas numpy networkx peft datasets \
 	huggingface_hub openai pydantic accelerate mpmath
@@ -28,10 +28,10 @@ DEMO_MODEL := outputs/models/arithmetic_base
 ARC_DATA := outputs/data/arc
 ARC_MODEL := outputs/models/arc_base
 ARC ?= $(ARC_DATA)/made_tasks.json
-# Those of the published figures: small ones, of all levels but the hardest.
+# The tasks of the published figures: small ones, of all levels but the hardest.
 ARC_TASKS := 2dee498d,f8ff0b80,e3497940,a79310a0,7b7f7511,d631b094,88a62173,ce22a75a
 
-# A model and a task that others made: SVAMP=FILE, the file beside the checkout, or else the data set on the hub.
+# A third-party model and task: SVAMP=FILE, the file next to the checkout, or else the data set on the hub.
 REAL_MODEL := outputs/models/smollm2_135m
 REAL_DATA := outputs/data/svamp
 SVAMP ?= $(firstword $(wildcard ../shared/data/math/svamp.json) ChilleD/SVAMP)
@@ -69,7 +69,7 @@ $(VENV)/.installed: $(UV) $(LOCK) $(OVERRIDES) setup.py
 	@touch $@
 
 # For the oldest Python that setup.py allows: Debian's own is 3.11.2.
-lock: $(UV)  ## Resolve configs/requirements/cpu.in into the lock anew
+lock: $(UV)  ## Resolve configs/requirements/cpu.in into a new lock
 	@$(UV) pip compile --quiet --python $(PY) --python-version 3.11 $(TORCH_SOURCE) --overrides $(OVERRIDES) --no-annotate --no-header \
 		--no-emit-index-url --no-emit-find-links $(REQUIREMENTS)/cpu.in | grep -vE '^\.' | sed 's/+cpu//' > $(LOCK).new
 	@mv $(LOCK).new $(LOCK)
@@ -79,10 +79,10 @@ demo-data: setup  ## Make the demo's data and base model (both cached)
 		--pool E --train_size 1024 --val_size 512 --seed 0
 	@$(PY) -m data_preprocess.arithmetic_model --local_save_dir $(DEMO_MODEL)
 
-demo: demo-data  ## Train: a real Fast DAPO run on the CPU, to the end
+demo: demo-data  ## Train: a complete Fast DAPO run on the CPU
 	@$(PY) -m recipe.fast_dapo.main +backend=cpu +experiment=arithmetic_demo
 
-# Only root can install; anybody else gets skipped tests, and a line that says so. CI sets REQUIRE_BROWSER and fails.
+# Only root can install; for other users the tests are skipped, with a message. CI sets REQUIRE_BROWSER and fails.
 browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing chromium for tests/browser ..." && \
@@ -95,7 +95,7 @@ demo-arc-data: setup
 	@$(PY) -m data_preprocess.arc --arc1_training $(ARC) --local_save_dir $(ARC_DATA) --grid_format spaced --tasks \
 		"$$($(PY) -c 'import json; print(json.load(open("$(ARC_MODEL)/settings.json"))["settings"]["tasks"])')"
 
-demo-arc: demo-arc-data  ## Golden redaction on the CPU, to the end. ARC=FILE: on ARC's own tasks
+demo-arc: demo-arc-data  ## A complete golden redaction run on the CPU. ARC=FILE: on ARC's own tasks
 	@$(PY) -m recipe.golden_redaction.main --config-name golden_redaction_cpu
 	@$(PY) -m verl_ext.report trace outputs/golden_redaction_demo --tasks $(ARC)
 
@@ -103,10 +103,10 @@ demo-real-data: setup
 	@$(PY) -m data_preprocess.pretrained_model --name smollm2-135m --local_save_dir $(REAL_MODEL)
 	@test -f $(REAL_DATA)/svamp.parquet || $(PY) -m data_preprocess.svamp --input $(SVAMP) --local_save_dir $(REAL_DATA)
 
-demo-real: demo-real-data  ## Fast DAPO on SmolLM2-135M and SVAMP's word problems, to the end: an estimated two hours. SVAMP=FILE
+demo-real: demo-real-data  ## A complete Fast DAPO run on SmolLM2-135M and SVAMP's word problems: an estimated two hours. SVAMP=FILE
 	@$(PY) -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu
 
-# Processes that share the tests' files; a file stays in one process, with what it has set up.
+# Processes that share the test files; each file stays in one process, with its fixtures.
 PARALLEL := -n $(or $(JOBS),2) --dist loadfile
 
 test-fast: setup  ## While you edit: the unit tests that load neither torch nor verl, with fewer examples
@@ -121,14 +121,14 @@ test: demo-data browser  ## What every change must pass: unit, compat, pages in 
 	@echo "== 3 of 3: real Ray, FSDP2 and vLLM, one after the other =="
 	@$(PY) -m pytest -x -v -m "not release" --durations=15 tests/integration
 
-test-release: demo-data  ## The exhaustive rest, before a release: worlds of ranks, attacks, evaluators, more runs, tutorials, two Ray nodes, Ctrl-C, demos on a bare machine
+test-release: demo-data  ## The exhaustive rest, before a release: many ranks, all attacks, evaluators, more runs, tutorials, two Ray nodes, Ctrl-C, demos on a bare machine
 	@$(PY) -m pytest -x -v -m release --durations=15 tests/unit
 	@$(PY) -m pytest -x -v -m release --durations=15 tests/integration
 
 test-unit: setup  ## Unit and compat, without Ray and engines
 	@$(PY) -m pytest -x -q -m "not release" $(PARALLEL) tests/unit tests/compat
 
-test-gpu: setup  ## What needs one CUDA device; skipped elsewhere
+test-gpu: setup  ## The tests that need one CUDA device; skipped elsewhere
 	@$(PY) -m pytest -x tests/gpu
 
 lint: setup  ## ruff, import-linter, pyright, shellcheck, and oxlint for the pages' scripts
@@ -140,10 +140,10 @@ lint: setup  ## ruff, import-linter, pyright, shellcheck, and oxlint for the pag
 	@$(VENV)/bin/oxlint --quiet --deny-warnings -D correctness -D suspicious \
 		-A consistent-function-scoping verl_ext/report/static $(wildcard recipe/*/pages/static)
 
-contract: setup  ## Write down anew what our code uses of verl, vLLM, TransferQueue, Ray and tensordict
+contract: setup  ## Record again what our code uses of verl, vLLM, TransferQueue, Ray and tensordict
 	@$(PY) tests/compat/contract.py
 
-# uv is told where packages come from as in `make setup`.
+# uv gets its package sources as in `make setup`.
 releases: setup  ## The contract tests on several releases of verl, each in its own environment. VERL="0.9.0 DIR"
 	@$(if $(TORCH_SOURCE),UV_TORCH_BACKEND=cpu) $(PY) tests/compat/releases.py $(if $(VERL),--verl $(VERL))
 
@@ -160,18 +160,18 @@ docs: setup browser  ## Build the site: outputs/site/index.html opens with a dou
 	@$(VENV)/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
 	@echo "The site is outputs/site/index.html"
 
-docs-serve: setup  ## Serve the site on this machine, and follow changes
+docs-serve: setup  ## Serve the site on this machine, and rebuild it on changes
 	@$(VENV)/bin/mkdocs serve --config-file docs/site/mkdocs.yml --watch .
 
-benchmark: demo-data  ## Measure; docs/benchmarks/ keeps the results. QUICK=1: one seed, under 15 minutes
+benchmark: demo-data  ## Run the benchmarks; docs/benchmarks/ has the results. QUICK=1: one seed, under 15 minutes
 	@$(PY) tests/benchmarks/fast_dapo_efficiency.py $(if $(QUICK),--quick)
 	@$(PY) tests/benchmarks/bench_data_controller.py $(if $(QUICK),--prompts 20000)
 	@test ! -f outputs/fast_dapo_demo/metrics.jsonl || $(PY) tests/benchmarks/step_overhead.py outputs/fast_dapo_demo
 
-leaderboard: demo-data  ## Every way to choose rollouts, each tuned: hours; kill it and call again. QUICK=1: 15 minutes. BALANCED=1: by cost
+leaderboard: demo-data  ## Every tuned method of choosing rollouts: hours, can be killed and resumed. QUICK=1: 15 minutes. BALANCED=1: by cost
 	@$(if $(QUICK),,$(PY) tests/benchmarks/leaderboard_tasks.py)
 	@$(PY) tests/benchmarks/fast_dapo_leaderboard.py $(if $(QUICK),--quick) $(if $(BALANCED),--balanced)
 
-clean:  ## Remove the environment, caches and everything runs wrote
+clean:  ## Remove the environment, caches and everything that runs wrote
 	rm -rf $(VENV) outputs .pytest_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""How the tests run: the platform, how many examples, and what `--fast` leaves out."""
+"""How the tests run: the platform, the number of examples, and what `--fast` leaves out."""
 
 import os
 import sys
@@ -14,18 +14,18 @@ import pytest
 # verl chooses its platform when it is first used: the tests that import its workers run on the CPU platform.
 os.environ.setdefault("VERL_PLATFORM", "cpu")
 
-# No assertion on time, neither hypothesis's own: a busy machine is not a fault of the code.
-# The same examples every time, so that a change is judged and not a draw; `--fast`, in the edit loop, draws new ones.
+# No deadlines of hypothesis: a busy machine is not a fault of the code. Other tests bound time generously, if at all.
+# The same examples every time, so that results depend only on the code; `--fast`, in the edit loop, draws new ones.
 hypothesis.settings.register_profile("full", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=20)
 
-# Seconds each, in every process that loads them.
+# Each takes seconds to import, in every process.
 HEAVY = ("ray", "tensordict", "torch", "transfer_queue", "transformers", "verl", "vllm")
 SLOW = Path(__file__).parent / "unit" / "slow"
 
 
 class _Refusal(Loader):
-    """Loads nothing: who asks whether a heavy library is installed is told so, who imports it is refused."""
+    """Loads nothing: a heavy library is still reported as installed, but importing it fails."""
 
     def create_module(self, spec: ModuleSpec) -> None:
         raise ImportError(

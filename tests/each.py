@@ -1,4 +1,4 @@
-"""One test for a list: it goes through all of it, and names each entry that fails."""
+"""One test for a list: it checks every entry, and names each one that fails."""
 
 import traceback
 from collections.abc import Callable, Iterable
@@ -11,16 +11,16 @@ Item = TypeVar("Item")
 
 
 def check_each(items: Iterable[Item], check: Callable[[Item], object]) -> None:
-    """Run a check on every item, and fail once with all that failed.
+    """Run a check on every item, and fail once with all failures.
 
-    A case of its own for each of hundreds of items costs more than the checks do.
+    A separate test case for each of hundreds of items costs more than the checks do.
 
     Args:
         items: Their `str` is their name in the message.
-        check: Raises for a bad one, by `assert` for instance.
+        check: Raises for a bad item, for example with `assert`.
 
     Raises:
-        Failed: Some failed, or there was nothing to check.
+        Failed: Some items failed, or there was nothing to check.
     """
     checked, failures = 0, []
     for item in items:

@@ -1,7 +1,7 @@
-"""One browser for all tests, pages made once, and what every test of a page must not see: requests and console errors.
+"""One browser for all tests, pages made once, and a check that no page makes requests or logs console errors.
 
-Debian's chromium, driven by Playwright. Where there is none the tests are skipped, unless REQUIRE_BROWSER is set, as in
-`.ci/run`: then they fail.
+Debian's chromium, driven by Playwright. Without it the tests are skipped, or fail if REQUIRE_BROWSER is set, as in
+`.ci/run`.
 """
 
 import functools
@@ -24,7 +24,7 @@ from verl_ext.data.arc_tasks import Pair, Task
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "outputs" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# Their rules hold for any square grid, so tasks for them can be made up.
+# Their rules hold for any square grid, so tasks for them can be generated.
 TASKS = ("67a3c6ac", "74dd1130", "6150a2bd", "a416b8f3")
 
 
@@ -61,14 +61,14 @@ class Viewer:
         self.page.on("request", lambda request: self.requests.append(request.url))
 
     def open(self, file: Path, query: str = "") -> Any:
-        """The page, when its first view is drawn."""
+        """Open the page; returns it when its first view is drawn."""
         self.opened.add(file.resolve().as_uri())
         self.page.goto(f"{file.resolve().as_uri()}{query}")
         self.page.wait_for_selector("html[data-drawn]")
         return self.page
 
     def shot(self, name: str) -> None:
-        """A screenshot for the docs; whole at once, as the test of the site may read it meanwhile."""
+        """Take a screenshot for the docs, written atomically because the test of the site may read it meanwhile."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         path = SCREENSHOTS / f"{name}.new"
         self.page.screenshot(path=path, type="png")
@@ -80,7 +80,7 @@ class Viewer:
 
 @pytest.fixture
 def viewer(browser: Any) -> Iterator[Callable[..., Viewer]]:
-    """Makes viewers; at the end none of them has asked for anything but its file, and none has complained."""
+    """Makes viewers; at the end, none may have requested anything but its file or logged an error."""
     made: list[Viewer] = []
 
     def make(**options: Any) -> Viewer:
@@ -100,7 +100,7 @@ def _is_allowed(url: str, viewer: Viewer) -> bool:
 
 @pytest.fixture(scope="session")
 def tasks() -> dict[str, Task]:
-    """ARC tasks that golden solutions solve, with grids made up."""
+    """ARC tasks that golden solutions solve, with random grids."""
     chance = random.Random(0)
     made = {}
     for name in TASKS:
@@ -117,7 +117,7 @@ def tasks() -> dict[str, Task]:
 
 @pytest.fixture(scope="session")
 def task_file(tasks: dict[str, Task], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as an ARC collection."""
+    """The same tasks as an ARC collection."""
     path = tmp_path_factory.mktemp("arc") / "tasks.json"
     raw = {
         name: {
@@ -132,7 +132,7 @@ def task_file(tasks: dict[str, Task], tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="session")
 def model(tasks: dict[str, Task], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a byte-level BPE tokenizer, whose tokens are words as a real one's."""
+    """A folder with a byte-level BPE tokenizer whose tokens are words, as in a real one."""
     folder = tmp_path_factory.mktemp("model")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

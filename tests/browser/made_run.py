@@ -1,4 +1,4 @@
-"""Run folders as Fast DAPO writes them, without a model: the counts are those of its own bookkeeping."""
+"""Run folders as Fast DAPO writes them, without a model: the counts come from its own bookkeeping."""
 
 import json
 import random
@@ -14,14 +14,14 @@ from verl_ext.run.rollout_texts import ROLLOUTS
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import StatusFile
 
-# What a user would have typed; pytest was started by something else where tests run side by side.
+# What a user would have typed; the command line of this process depends on how pytest was started.
 COMMAND = "python -m recipe.fast_dapo.main +experiment=arithmetic_two_phase actor_rollout_ref.actor.optim.lr=1e-4"
 N, N_CONTINUE, SCREENED = 4, 12, 16
 HOSTILE = "</script><img src=x onerror=\"window.hacked='made'\"><b>%{x}&lt;"
 
 
 class MadeRun:
-    """A run that learns: prompts become easier; its buffer holds the continuations of the step's mixed prompts."""
+    """A run that learns: prompts become easier; mixed prompts are continued and trained on in the same step."""
 
     def __init__(self, folder: Path, num_prompts: int = 60, seed: int = 0, slow: float = 1.0) -> None:
         self.folder = RunFolder(folder)
@@ -53,7 +53,7 @@ class MadeRun:
         return f"You are a careful calculator. {asked} End with the number."
 
     def write_settings(self, **more: Any) -> None:
-        """The configuration as Hydra leaves it."""
+        """The configuration as Hydra writes it."""
         folder = self.folder.path / "hydra"
         folder.mkdir()
         config = {
@@ -69,7 +69,7 @@ class MadeRun:
         (folder / "hydra.yaml").write_text(json.dumps({"hydra": hydra}))
 
     def train(self, steps: int, **more: float) -> "MadeRun":
-        """Append so many steps; `more` goes into the last record."""
+        """Append this many steps; `more` goes into the last record."""
         for _ in range(steps):
             record = self._one_step()
             if _ == steps - 1:
@@ -78,7 +78,7 @@ class MadeRun:
         return self
 
     def finish(self) -> "MadeRun":
-        """Write the summary, an hour of wall-clock after the start."""
+        """Write the summary, one hour of wall-clock time after the start."""
         self.status.change(of=self.step)
         self.status.end("finished")
         began = self.status.read()["finished"] - 3600

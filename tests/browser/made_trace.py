@@ -1,8 +1,8 @@
-"""Makes traces that follow the schema, for looking at pages without a run. Pure: the same arguments, the same trace.
+"""Makes traces that follow the schema, to view pages without a run. Pure: the same arguments give the same trace.
 
-A realistic trace is made by the recipe's own parts (states, credit, targets): only the policy is made up, by a pass
-rate for each token and log-probs that an update moves most of the way to their targets. It has every corner that a
-page has to show: states without a label, infrastructure errors, log-probs that were not measured, and hostile text.
+A realistic trace is made by the recipe's own parts (states, credit, targets). Only the policy is simulated, by a pass
+rate for each token and log-probs that an update moves most of the way to their targets. It has every special case that
+a page must show: states without a label, infrastructure errors, log-probs that were not measured, and hostile text.
 """
 
 import math
@@ -30,14 +30,14 @@ FAILURES = ("wrong_output", "runtime_error", "syntax_error", "timeout", "invalid
 def realistic_trace(
     tokenizer: Any, tasks: Mapping[str, Task], steps: int = 8, rollouts: int = 16, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """An entry a step and task.
+    """One entry per step and task.
 
     Args:
-        tokenizer: Of the policy.
-        tasks: By id; each has a golden solution.
-        steps: Of the trainer.
-        rollouts: Of an action.
-        seed: Of everything that is drawn.
+        tokenizer: The policy's tokenizer.
+        tasks: Tasks by id; each has a golden solution.
+        steps: Number of trainer steps.
+        rollouts: Rollouts per action.
+        seed: Random seed.
     """
     chance = random.Random(seed)
     entries = []
@@ -45,7 +45,7 @@ def realistic_trace(
     for step in range(1, steps + 1):
         for number, (name, task) in enumerate(tasks.items()):
             golden = encode_golden(read_solution(name), tokenizer)
-            # The third step has no label anywhere, the fifth a failing sandbox.
+            # The third step has no labels, the fifth a failing sandbox.
             kind = {3: "even", 5: "failing"}.get(step, "plain")
             entry = _entry(chance, tokenizer, task, golden, min(hidden[name], len(golden)), step, rollouts, kind)
             if number == 0 and step == 2:
@@ -69,7 +69,7 @@ def _entry(
     rates = [
         0.5 if kind == "even" else 0.9 if token == teacher else chance.choice((0.05, 0.1, 0.5)) for token in tokens
     ]
-    # With the action, and from it on as the golden solution goes on, or not.
+    # The action, followed by the rest of the golden solution if it is the teacher's.
     texts = [
         tokenizer.decode([token, *golden[len(golden) - k + 1 :]] if token == teacher else [token]) for token in tokens
     ]
@@ -78,7 +78,7 @@ def _entry(
         for text, rate in zip(texts, rates, strict=True)
     ]
     if kind == "failing":
-        # A whole action without a label.
+        # An action without any label.
         made[-1] = tuple(Rollout(one.text, None, (FAILED,) * len(task.train), one.outputs) for one in made[-1])
     visit = StateVisit(
         task.id,
@@ -92,7 +92,7 @@ def _entry(
     visit.assign_credit(log_probs.tolist(), CreditSettings(rollouts_per_action=rollouts), TargetSettings())
     labelled = visit.credit.advantages != 0
     way = np.where(labelled, np.nan_to_num(visit.targets.log_probs) - log_probs, 0.0)
-    # Most go most of the way; some overshoot, some go back.
+    # Most tokens move most of the way; some overshoot, some move back, some stay.
     moved = np.array([chance.choices((0.7, 1.3, -0.4, 0.0), (6, 2, 1, 1))[0] for _ in tokens]) * way
     after = np.minimum(log_probs + moved + np.array([chance.gauss(0, 0.01) for _ in tokens]) * ~labelled, -1e-4)
     if step != 8:  # the last step was killed before it could measure

@@ -1,4 +1,4 @@
-"""The documentation as a reader has it: built strictly, opened from files, complete, and without any network."""
+"""The documentation as a reader gets it: built strictly, opened from files, complete, and without any network."""
 
 import os
 import re
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site; a warning of MkDocs, such as a link to nowhere, ends the build."""
+    """The folder of the site; a warning of MkDocs, such as a broken link, fails the build."""
     folder = tmp_path_factory.mktemp("docs") / "site"
     command = [
         sys.executable,
@@ -36,19 +36,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> list[Path]:
-    """Every page but the one for addresses that do not exist, which no file can have."""
+    """Every page except the 404 page, which no file address leads to."""
     found = sorted(page for page in site.rglob("*.html") if page.name != "404.html")
     assert len(found) > 40
     return found
 
 
 def _articles(pages: list[Path], site: Path) -> list[Path]:
-    """Those that people wrote."""
+    """The pages written by people."""
     return [page for page in pages if page.relative_to(site).parts[0] != "source"]
 
 
 class Reader:
-    """A browser page that notes what it asks for and complains about."""
+    """A browser page that records its requests and complaints."""
 
     def __init__(self, browser: Any, **options: Any) -> None:
         self.context = browser.new_context(**options)
@@ -63,7 +63,7 @@ class Reader:
         )
 
     def _note_failure(self, request: Any) -> None:
-        # Opening the next page cancels what the last one still loads.
+        # Opening the next page cancels what the previous one is still loading.
         if request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"failed: {request.url} ({request.failure})")
 
@@ -87,7 +87,7 @@ def test_every_page_opens_asks_nothing_of_a_network_and_fits(reader: Reader, pag
     for path in _articles(pages, site):
         page = reader.open(path)
         assert page.locator("h1").count() == 1, path
-        # What is too wide scrolls in its own box.
+        # Content that is too wide scrolls in its own box.
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         assert reader.complaints == [], path
 
@@ -156,7 +156,7 @@ def test_formulas_are_drawn(browser: Any, site: Path):
 
 
 def test_pictures_are_shown_or_missed_aloud(browser: Any, site: Path):
-    """Which of the two depends on whether the tests of the pages ran here before."""
+    """Which of the two depends on whether the page tests ran here before."""
     reader = Reader(browser, viewport={"width": 1440, "height": 900})
     page = reader.open(site / "report.html")
     pictures, notes = page.locator("figure.screenshot img"), page.locator(".admonition.warning")
@@ -202,7 +202,7 @@ def test_the_reference_of_the_code_has_signatures_whose_types_are_links(browser:
     assert pages.count() >= 9
     for link in pages.evaluate_all("links => links.map(link => link.href)"):
         page.goto(link)
-        # What the directives became: at least one object with a signature or a docstring.
+        # The directives became at least one object with a signature or a docstring.
         assert page.locator("article .doc-object").count() > 1, link
         assert ":::" not in page.locator("article .doc-contents").first.inner_text()
     assert reader.complaints == []

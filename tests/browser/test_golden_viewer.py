@@ -13,7 +13,7 @@ from verl_ext.sandbox.policy import SandboxPolicy
 
 
 def colours(page, canvas: str, rows: int, columns: int) -> list[list[str]]:
-    """What is in each cell of the first grid, away from its middle where a number may be."""
+    """The colour of each cell of the first grid, away from its centre, where a number may be."""
     return page.evaluate(
         """([selector, rows, columns]) => {
             const canvas = document.querySelector(selector);
@@ -79,7 +79,7 @@ def test_the_list_filters_and_the_keyboard_goes_through_it(viewer, golden_page, 
 
 @pytest.fixture
 def wrong_page(tmp_path: Path, task_file: Path) -> Path:
-    """A solution with a wrong cell, one that never ends well, and a comment that wants out."""
+    """A solution with a wrong cell, one that always fails, and a comment that tries to escape from its element."""
     folder = tmp_path / "golden"
     folder.mkdir()
     source = read_solution("67a3c6ac").replace(

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from verl_ext.report.__main__ import main
 
-# Under 3 s is what is wanted, and under 1 s what an idle machine takes; a busy one gets more.
+# The target is under 3 s, and an idle machine takes under 1 s; a busy one gets more.
 MAX_SECONDS = 10.0
 
 
@@ -36,7 +36,7 @@ def test_a_hundred_thousand_rollouts_open_and_scroll(viewer, large_page):
     page = one.open(large_page)
     opened = time.monotonic() - start
     expect(page.locator(".found")).to_contain_text("4,000 of 4,000 states, 100,000 of 100,000 rollouts")
-    # Only what is in sight is there.
+    # Only the rows in sight are in the page.
     assert 10 < page.locator(".rows .row").count() < 100
 
     start = time.monotonic()

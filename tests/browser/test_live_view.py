@@ -1,4 +1,4 @@
-"""The live view: what a run appends comes up in the browser, and nobody else can read it."""
+"""The live view: what a run appends appears in the browser, and no other site can read it."""
 
 import threading
 import urllib.error
@@ -18,13 +18,13 @@ from verl_ext.report.server import make_server
 
 @pytest.fixture
 def records(tmp_path: Path) -> TrainingRecords:
-    """Of a run that has not written anything yet."""
+    """Records of a run that has not written anything yet."""
     return TrainingRecords(tmp_path / "golden_entries.jsonl")
 
 
 @pytest.fixture
 def address(records, tmp_path: Path) -> Iterator[str]:
-    """Of a server that follows the run."""
+    """Address of a server that follows the run."""
     server = make_server(TraceSource(tmp_path / "golden_entries.jsonl", TraceBook()))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -36,7 +36,7 @@ def address(records, tmp_path: Path) -> Iterator[str]:
 
 def test_what_is_appended_before_the_page_first_asks_comes_up_too(viewer, records, address, entries):
     page = viewer().page
-    # The page is there, and its first question waits until the run has gone on.
+    # The page is open, and its first request waits until the run has written more.
     waiting = []
     page.route("**/version", lambda route: waiting.append(route) if not waiting else route.continue_())
     page.goto(address)
@@ -62,9 +62,9 @@ def test_new_records_come_up_by_themselves(viewer, records, address, entries):
     page.locator("input[name=problem]").fill(entries[5]["problem"])
     records.append(entries[5:9])
     expect(found).to_contain_text("of 9 states", timeout=15_000)
-    # What the reader set stays as it is.
+    # The reader's filter stays unchanged.
     expect(page.locator("input[name=problem]")).to_have_value(entries[5]["problem"])
-    # The run is killed, and resumed from a checkpoint; it goes on to write more than there was.
+    # The run is killed, and resumed from a checkpoint; it then writes more than there was.
     records.cut_back_to(kept)
     records.append(entries[10:16])
     expect(found).to_contain_text("of 11 states", timeout=15_000)

@@ -1,4 +1,4 @@
-"""Text of a model stays text, wherever it stands; and a page asks nothing of any network (see `viewer` in conftest)."""
+"""Model output stays text wherever it is shown, and a page makes no network requests (see `viewer` in conftest)."""
 
 import copy
 import re
@@ -22,7 +22,7 @@ def is_hacked(page) -> bool:
 
 @pytest.fixture
 def hostile_page(entries, tmp_path: Path) -> Path:
-    """A trace whose every text is hostile, in a folder that is, too."""
+    """A trace in which every text is hostile, in a folder with a hostile name."""
     folder = tmp_path / "run<img src=x onerror=window.hacked=1>"
     entry = copy.deepcopy(next(entry for entry in entries if any(a["advantage"] for a in entry["actions"])))
     entry["problem"] = HOSTILE_NAME
@@ -41,7 +41,7 @@ def test_hostile_text_is_shown_as_it_is_and_does_nothing(viewer, hostile_page):
     page.locator(".table .chip").first.click()
     page.locator(".rollout summary").first.click()
     shown = page.locator(".rollout[open] .program").inner_text()
-    # Every letter of it; a browser may show the line separator in its own way.
+    # Every character of it; a browser may show the line separator in its own way.
     assert HOSTILE.rstrip("\u2028") in shown
     expect(page.locator(".rollout[open] .statuses")).to_contain_text(HOSTILE_NAME)
     page.locator("#actions tbody tr").first.hover()
@@ -61,7 +61,7 @@ def test_a_hostile_address_does_nothing(viewer, hostile_page):
 
 
 def test_the_content_security_policy_runs_no_script_but_ours(viewer, trace_page, tmp_path: Path):
-    """The second wall: even HTML that got into the page runs nothing and asks for nothing."""
+    """The second barrier: even HTML that got into the page runs no script and makes no request."""
     injected = "<script>window.hacked=1</script><img src='https://example.com/x' onerror='window.hacked=1'></body>"
     path = tmp_path / "injected.html"
     path.write_text(trace_page.read_text().replace("</body>", injected))
@@ -69,7 +69,7 @@ def test_the_content_security_policy_runs_no_script_but_ours(viewer, trace_page,
     page = one.open(path)
     page.wait_for_timeout(300)
     assert page.evaluate("() => 'hacked' in window") is False
-    # What the browser says about it, three times: the script, the image, and the image's handler.
+    # The browser reports up to three violations: the script, the image, and the image's handler.
     assert len(one.errors) >= 2
     assert all("Content Security Policy" in error for error in one.errors)
     one.errors.clear()
@@ -89,7 +89,7 @@ def test_dark_and_light_follow_the_machine_and_the_switch(viewer, trace_page):
         expect(page.locator("html")).to_have_attribute("data-theme", other)
         assert (brightness(page) > 380) != is_light
         expect(page).to_have_url(re.compile(f"theme={other}"))
-        # The switch stays through the views, as the address does.
+        # The theme stays the same across views, as it is in the address.
         page.locator(".table .chip").first.click()
         expect(page.locator("#story")).to_be_visible()
         expect(page).to_have_url(re.compile(f"theme={other}"))

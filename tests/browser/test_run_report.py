@@ -1,4 +1,4 @@
-"""The report of a run and the comparison of runs: every view has its address, and shows what was measured."""
+"""The report of a run and the comparison of runs: every view has its own address, and shows what was measured."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def _page(command: list[str], output: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def fast_dapo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run with a curriculum, influence scores, hostile texts and one thing wrong."""
+    """A finished run with a curriculum, influence scores, hostile texts and one problem."""
     folder = tmp_path_factory.mktemp("runs") / "fast_dapo"
     folder.mkdir()
     run = MadeRun(folder)
@@ -38,13 +38,13 @@ def fast_dapo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def run_page(fast_dapo_run: Path) -> Path:
-    """Its page."""
+    """The run's page."""
     return _page(["run", str(fast_dapo_run)], fast_dapo_run / "run.html")
 
 
 @pytest.fixture(scope="session")
 def compare_page(fast_dapo_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That run beside a slower one that goes on, without a curriculum."""
+    """That run next to a slower, unfinished one without a curriculum."""
     folder = tmp_path_factory.mktemp("runs") / "slower"
     folder.mkdir()
     run = MadeRun(folder, seed=3, slow=1.7)
@@ -54,14 +54,14 @@ def compare_page(fast_dapo_run: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def _drawn(page, metric: str):
-    """The curve's numbers as plotly has them: [x, y] of its last trace of each run."""
+    """The curve's numbers in plotly: [x, y] of each run's trace that has hover labels."""
     chart = page.locator(f"figure[data-metric='{metric}'] .chart")
     expect(chart.locator(".main-svg").first).to_be_visible(timeout=20_000)
     return chart.evaluate("chart => chart.data.filter((trace) => trace.hoverinfo !== 'skip').map(({x, y}) => [x, y])")
 
 
 def _hover(page, chart, share: float = 0.5, height: float = 0.5) -> str:
-    """Text of the hover label at shares of the chart's width and height."""
+    """Text of the hover label at these fractions of the chart's width and height."""
     box = chart.locator(".nsewdrag").first.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + share * box["width"], box["y"] + height * box["height"])
@@ -72,7 +72,7 @@ def _hover(page, chart, share: float = 0.5, height: float = 0.5) -> str:
 
 
 def _wait(page, is_so: Callable[[], bool], seconds: int = 15) -> None:
-    """Playwright's own waiting evaluates text, which the page's security policy forbids."""
+    """Wait for a condition; Playwright's own waiting evaluates strings, which the page's security policy forbids."""
     for _ in range(10 * seconds):
         if is_so():
             return
@@ -95,7 +95,7 @@ def test_the_overview_says_what_is_wrong_and_where_time_and_rollouts_went(viewer
     assert counts["trained"] > 0
     assert counts["unaccounted"] == 0
     assert sum(counts.values()) == generated
-    # All of the hour between start and end has a place.
+    # The whole hour between start and end is accounted for.
     seconds = page.locator("#phases").evaluate(
         "chart => Object.fromEntries(chart.data[0].y.map((y, i) => [y, chart.data[0].x[i]]))"
     )
@@ -116,7 +116,7 @@ def test_the_address_restores_the_curves_and_their_smoothing_is_the_modules(view
     table = columns(read_run(fast_dapo_run).metrics)
     for metric in ("actor/entropy", "critic/score/mean"):
         ((x, y),) = _drawn(page, metric)
-        # The record before training has accuracies only.
+        # The record before training has only accuracies.
         assert x == table["training/total/rollouts_generated"][1:]
         assert y == pytest.approx(smooth(table[metric], 0.9)[1:], rel=1e-4)
     assert page.locator("figure[data-metric]").count() == 2
@@ -259,7 +259,7 @@ def test_runs_are_compared_over_what_the_address_says(viewer, compare_page, fast
     expect(page.locator("#numbers")).to_contain_text("training, step 50 of 200")
     steps = page.locator("#numbers tr", has_text="global steps").locator("td")
     expect(steps).to_have_text(["global steps", "80", "50"])
-    # Differences are between equals.
+    # Differences compare both runs at the same step.
     after = page.locator("#common tr", has_text="val accuracy after").locator("td")
     expect(after.nth(2)).to_have_text(re.compile(r"^34.9 % \(.20.0 points\)$"))
     expect(page.locator("#common tr", has_text="global steps").locator("td")).to_have_text(["global steps", "50", "50"])

@@ -1,4 +1,4 @@
-"""What a person asks of a run is answered in at most three clicks, whatever state the run is in and on a phone, too."""
+"""Common questions about a run are answered in at most three clicks, whatever its state, and on a phone as well."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def _page(command: list[str], output: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run with all that a run records."""
+    """A finished run with everything that a run records."""
     folder = tmp_path_factory.mktemp("clicks") / "run"
     folder.mkdir()
     run = MadeRun(folder)
@@ -35,14 +35,14 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def report_page(run_dir: Path) -> Path:
-    """Its page, where it is written by default."""
+    """The run's page, at its default path."""
     assert main(["run", str(run_dir)]) == 0
     return run_dir / "report.html"
 
 
 @pytest.fixture(scope="session")
 def seeds_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three seeds of one configuration beside another one."""
+    """Three seeds of one configuration next to another configuration."""
     base = tmp_path_factory.mktemp("seeds")
     for place in range(3):
         (base / f"fast-seed{place}").mkdir()
@@ -57,7 +57,7 @@ def seeds_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Clicks:
-    """Of a person who has opened a page."""
+    """Counts the clicks of a person who has opened a page."""
 
     def __init__(self, page: Any) -> None:
         self.page, self.number = page, 0
@@ -101,7 +101,7 @@ def test_which_prompts_teach(viewer, report_page, run_dir):
     expect(page.locator("#truth")).to_have_text(re.compile(r"^\d+$"))
     expect(page.locator("#prompt-chart .main-svg").first).to_be_visible()
     one.shot("run-prompt")
-    # By data source: all prompts are in one of them.
+    # By data source: every prompt is in one of them.
     page.locator("[data-state='']").click()
     sources = page.locator("#sources tbody tr")
     assert sum(int(row.locator("td").nth(1).inner_text()) for row in sources.all()) == 60
@@ -118,7 +118,7 @@ def test_what_does_the_policy_write_now(viewer, report_page):
     newest = page.locator(".sample").first
     expect(newest).to_contain_text("step 40")
     expect(newest).to_contain_text("Two times 5 is 10.")
-    # Two equal rollouts are one, with their number.
+    # Two equal rollouts are shown as one, with their number.
     expect(newest.locator(".times")).to_have_text("2\N{MULTIPLICATION SIGN}")
     one.shot("run-samples")
     clicks.on(page.locator("[data-reward='0']"))
@@ -130,7 +130,7 @@ def test_what_does_the_policy_write_now(viewer, report_page):
     expect(page.locator(".sample")).to_have_count(1)
     expect(page).to_have_url(re.compile("reward=0"))
     expect(page).to_have_url(re.compile("step=3-5"))
-    # A letter that turns the direction of what follows is shown as its code.
+    # A character that reverses the direction of the text after it is shown as its code.
     expect(page.locator(".sample pre").last).to_have_text("I do not know at step 4. ⟨U+202E⟩evil")
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
@@ -184,7 +184,7 @@ def test_which_token_was_pushed_up_why_and_did_it_move(viewer, trace_page):
     expect(page.locator(".story")).to_contain_text("Did it move?")
 
 
-# ------------------------------ runs that are not over, or ended badly ------------------------------
+# ------------------------------ runs that are unfinished or failed ------------------------------
 
 
 def _ended(folder: Path, **status: Any) -> Path:

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from recipe.golden_redaction.method.movement import movement
 from verl_ext.report.__main__ import main
 
-# As a page writes numbers: a minus that is as wide as a plus, and a dash for what is not known.
+# How a page writes numbers: a minus that is as wide as a plus, and a dash for unknown values.
 MINUS, NOTHING = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 
@@ -37,14 +37,14 @@ WORDS = {
 
 
 def way(action: dict[str, Any]) -> str:
-    """What the update did to a labelled action, in the trainer."""
+    """How the update moved a labelled action, as measured in the trainer."""
     before, after = [action["log_prob_before"]], [action["log_prob_after_trainer"]]
     return movement(before, after, [action["target"]], [action["advantage"]]).kinds[0]
 
 
 @pytest.fixture
 def labelled(entries) -> dict[str, Any]:
-    """A state that a page has much to say about."""
+    """A state with much for a page to show."""
     return next(entry for entry in entries if pushed_up(entry) and entry["step"] == 2 and len(entry["actions"]) > 2)
 
 
@@ -82,7 +82,7 @@ def test_three_clicks_lead_to_a_token_that_was_pushed_up_why_and_whether_it_move
     )
     page.locator(".rollout summary").first.click()  # 3
     expect(page.locator(".rollout[open] .statuses")).to_contain_text("train 0: ")
-    # The program is what the state shows of the solution, the action, and what followed it.
+    # The program is the visible part of the solution, the action, and its continuation.
     expect(page.locator(".rollout[open] .program")).to_contain_text(action["rollouts"][0]["text"].strip()[:20])
     pushed = page.locator(".rollout[open] .program .pushed")
     assert action["rollouts"][0]["text"].startswith(pushed.text_content())
@@ -105,7 +105,7 @@ def test_the_table_has_every_state_and_its_filters_are_in_the_address(viewer, tr
     expect(found).to_contain_text(f"{len(few)} of")
     page.locator("input[name=step]").fill(str(few[-1]["step"]))
     expect(found).to_contain_text("1 of")
-    # The link shows the same to whoever gets it.
+    # The link shows the same to anyone who opens it.
     other = viewer().open(trace_page, "?" + page.evaluate("location.href").partition("?")[2])
     expect(other.locator(".found")).to_contain_text("1 of")
     expect(other.locator("input[name=redacted]")).to_have_value("1-8")
@@ -265,7 +265,7 @@ def test_the_golden_solution_shows_which_tokens_mattered(viewer, trace_page, ent
     }
     expect(page.locator(".tokens .mattered")).to_have_count(len(mattered))
     expect(page.locator("#timeline .main-svg").first).to_be_visible()
-    # Both curves, one point a step.
+    # Both curves, one point per step.
     steps = sum(entry["problem"] == labelled["problem"] for entry in entries)
     expect(page.locator("#timeline .scatterlayer .trace")).to_have_count(2)
     expect(page.locator("#timeline .scatterlayer .trace").first.locator(".point")).to_have_count(steps)

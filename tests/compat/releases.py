@@ -1,13 +1,13 @@
-"""The contract tests on several releases of verl, each in its own environment: a step before a release of ours.
+"""The contract tests on several releases of verl, each in its own environment, to run before our own releases.
 
     make releases                             # the supported releases and the one before
     make releases VERL="0.9.0 ../verl"        # versions on the package index, wheels, or sources
 
-Each environment is made from the project's own lock with another verl in it (outputs/releases/NAME; some 30 seconds
-and, with uv's cache on the same disk, little space). In it `pytest tests/compat` runs: names and signatures, defaults,
+Each environment is made from the project's own lock with another verl in it (outputs/releases/NAME; about 30 seconds
+and, with uv's cache on the same disk, little space). `pytest tests/compat` runs in it: names and signatures, defaults,
 the composition of every configuration, imports, and what verl states about itself. `make test` shows that a run works.
 
-Prints a row per release: names and defaults that differ from `contract.json`, and tests passed and failed. Ends with 1
+Prints a row per release: names and defaults that differ from `contract.json`, and tests passed and failed. Exits with 1
 if a supported release differs or fails.
 """
 
@@ -33,10 +33,10 @@ _DIFFERENCES = re.compile(r"^(\d+) differ:", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Release:
-    """One verl.
+    """One release of verl.
 
     Attributes:
-        name: Of its environment.
+        name: Name of its environment.
         requirement: What is installed: `verl==0.9.0`, or the path of a wheel or of sources.
     """
 
@@ -45,7 +45,7 @@ class Release:
 
     @classmethod
     def of(cls, text: str) -> "Release":
-        """A version, or a path."""
+        """The release of a version, or of a path."""
         path = Path(text)
         if path.exists():
             return cls(path.resolve().stem or "sources", str(path.resolve()))
@@ -60,7 +60,7 @@ def requirements_with(release: Release, lock: str) -> str:
     """The lock with this verl in place of its own.
 
     Raises:
-        ValueError: The lock has not exactly one verl.
+        ValueError: The lock does not have exactly one verl.
     """
     lines = lock.splitlines()
     own = [line for line in lines if re.match(r"verl(\[.*\])?==", line)]
@@ -70,13 +70,13 @@ def requirements_with(release: Release, lock: str) -> str:
 
 
 def make_environment(release: Release) -> None:
-    """Install the lock with this verl; raises CalledProcessError where that fails."""
+    """Install the lock with this verl; raises CalledProcessError if that fails."""
     folder = FOLDER / release.name
     subprocess.run([UV, "venv", "--quiet", "--clear", "--python", sys.executable, folder], check=True)
     file = folder / "requirements.txt"
     file.write_text(requirements_with(release, (REQUIREMENTS / "cpu.txt").read_text(encoding="utf-8")))
     install = [UV, "pip", "install", "--quiet", "--python", release.python]
-    # Other releases pin other versions of the rest; what is tested is ours with the rest of the lock.
+    # Other releases pin other versions of their requirements; we test our code with the rest of the lock.
     subprocess.run([*install, "--no-deps", "-r", file], check=True)
     subprocess.run([*install, "--no-deps", "--editable", ROOT], check=True)
 
@@ -99,7 +99,7 @@ def counts(printed: str) -> dict[str, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs everything; the exit code."""
+    """Run everything; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     supported = SUPPORTED_VERSIONS["verl"]
     parser.add_argument("--verl", nargs="+", default=[*supported, BEFORE], metavar="VERSION|PATH")
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("| verl | differences from contract.json | tests/compat: passed | failed |\n|---|---|---|---|", flush=True)
     for release in map(Release.of, args.verl):
         make_environment(release)
-        # The package as this environment has it.
+        # The package in this environment.
         package = run_in(release, "-c", "import pathlib, verl; print(pathlib.Path(verl.__file__).parent.parent)")
         printed = run_in(release, "tests/compat/contract.py", "--verl", package.strip().splitlines()[-1])
         differences = int(_DIFFERENCES.findall(printed)[0])

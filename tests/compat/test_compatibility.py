@@ -1,4 +1,4 @@
-"""What verl has and a recipe does not go with is refused, row by row; the documented matrix has the same rows."""
+"""What verl has and a recipe does not support is refused, row by row; the documented matrix has the same rows."""
 
 import ast
 import copy
@@ -117,7 +117,7 @@ ACCEPTED = [
         for name in ("fast_dapo", "tracin")
     ),
     ("fast_dapo", "reward.reward_model.enable=true reward.reward_model.enable_resource_pool=true"),
-    # The engine reports what it is asked to, whatever it samples from.
+    # The engine reports the log-probs that it is asked for, whatever it samples from.
     ("fast_dapo", "actor_rollout_ref.rollout.top_p=0.9 actor_rollout_ref.rollout.logprobs_mode=raw_logprobs"),
     ("tracin", "critic.enable=false critic.strategy=fsdp"),
     *(
@@ -190,7 +190,7 @@ CROSSED = "Trainers, engines and methods crossed"
 
 @dataclass(frozen=True)
 class Feature:
-    """A row of the matrix: what of verl, the overrides that ask for it, and by recipe what comes of it."""
+    """A row of the matrix: a feature of verl, the overrides that ask for it, and the result by recipe."""
 
     name: str
     options: tuple[str, ...]
@@ -199,7 +199,7 @@ class Feature:
 
 
 def _tables() -> dict[str, list[list[str]]]:
-    """By heading, the cells of the table below it, without its own heading."""
+    """By heading, the cells of the table below it, without the table's header."""
     found: dict[str, list[list[str]]] = {}
     heading = ""
     for line in (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").splitlines():
@@ -226,14 +226,14 @@ MATRIX = _matrix()
 
 @functools.cache
 def _default(name: str, engine: str = "dp") -> DictConfig:
-    """With files that are not there: what a recipe says of them, it says of every configuration."""
+    """With missing files: what a recipe says about them, it says about every configuration."""
     files = "data.train_files=none.parquet data.val_files=none.parquet actor_rollout_ref.model.path=/none"
     files += f" model_engine={engine}"
     return _compose(name, f"{files} tracin.validation_files=none.parquet" if "golden" not in name else files)
 
 
 def _asking(name: str, options: tuple[str, ...]) -> DictConfig:
-    # A model engine is a choice of verl's files; what is asked for is set in what they give.
+    # A model engine selects verl's files; the other options are set in the resulting configuration.
     engines = [engine for engine in ENGINES if f"model_engine={engine}" in options]
     config = copy.deepcopy(_default(name, *engines))
     with open_dict(config):
@@ -252,11 +252,11 @@ def _rows(name: str, config: DictConfig) -> list[Unsupported]:
 
 
 def _said(name: str, options: tuple[str, ...]) -> set[str]:
-    """All that is said against a configuration before Ray starts: by the rows, and by the recipes' own checks."""
+    """All errors about a configuration before Ray starts: from the rows, and from the recipes' own checks."""
     config, said = _asking(name, options), set[str]()
     try:
         check_compatibility(config, _rows(name, config)[len(SHARED) :])
-    except ConfigError as error:  # which ends a command: the recipes' checks rely on what it refuses
+    except ConfigError as error:  # it ends a command: the recipes' checks rely on these refusals
         return set(str(error).splitlines())
     for recipe in _joined(name, config):
         try:
@@ -302,7 +302,7 @@ def test_every_trainer_engine_and_method_is_crossed_by_a_test():
 
 
 def _check_test(test: str) -> None:
-    """There is a test of this name."""
+    """Assert that there is a test of this name."""
     file, _, function = test.partition("::")
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     assert function in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)], test
@@ -336,12 +336,12 @@ def test_the_documented_sentences_are_those_of_the_code(heading: str, rows: tupl
     assert _tables()[heading] == [[f"`{row.key}`", row.sentence] for row in rows]
 
 
-# ------------------------------ what no override of a value asks for ------------------------------
+# ------------------------------ what overriding a value cannot ask for ------------------------------
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_another_engine_brings_its_own_options_and_strategy(engine: str):
-    """As Hydra composes it: nothing of FSDP's is left, and actor, reference and critic are of one engine."""
+    """As Hydra composes it: no FSDP options remain, and actor, reference and critic use one engine."""
     config = _compose("fast_dapo", f"model_engine={engine}")
     actor, reference, critic = config.actor_rollout_ref.actor, config.actor_rollout_ref.ref, config.critic
     assert engine in actor

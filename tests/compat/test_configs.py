@@ -28,12 +28,12 @@ ON_CPU = (
     "tracin_arithmetic",
     "tracin_toxicity",
 )
-# Laid over the configuration of a model.
+# Combined with the configuration of a model.
 BASELINES = ("dapo17k_dapo", "dapo17k_grpo", "dapo17k_rloo", "dapo17k_two_phase")
-# Laid over any run for GPUs.
+# Combined with any run for GPUs.
 SMALLER = ("one_gpu",)
 ON_GPU = tuple(name for name in EXPERIMENTS if name not in (*ON_CPU, *BASELINES, *SMALLER))
-# Mappings that go to other libraries as they are.
+# Mappings that are passed to other libraries unchanged.
 FREE_FORM = ("override_config", "reward_kwargs", "apply_chat_template_kwargs", "ray_init")
 
 
@@ -54,7 +54,7 @@ def _resolved(config: DictConfig) -> DictConfig:
 
 
 def _rollouts_and_updates(config: DictConfig) -> tuple[int, int]:
-    """Of a step."""
+    """Rollouts and updates per step."""
     batch, mini_batch = config.data.train_batch_size, config.actor_rollout_ref.actor.ppo_mini_batch_size
     return batch * config.actor_rollout_ref.rollout.n, batch // mini_batch
 
@@ -133,7 +133,7 @@ def test_every_experiment_of_a_gpu_composes_and_validates_as_it_is(experiment: s
     config = _compose(f"+experiment={experiment}", recipe=_recipe_of(experiment))
     _validate(config)
     assert config.trainer.device == "cuda"
-    # A run folder of its own, and where the file says so one for each seed.
+    # Its own run folder, and where the file says so, one per seed.
     assert config.trainer.experiment_name in (experiment, f"{experiment}_seed{config.data.seed}")
     actor, model, rollout = (config.actor_rollout_ref[name] for name in ("actor", "model", "rollout"))
     assert actor.strategy == config.actor_rollout_ref.ref.strategy == "fsdp2"
@@ -155,7 +155,7 @@ def test_every_baseline_goes_over_every_model(baseline: str, model: str):
     assert config.trainer.experiment_name == baseline
     assert config.algorithm.filter_groups.enable == (baseline == "dapo17k_dapo")
     assert config.algorithm.adv_estimator == ("grpo" if baseline in ("dapo17k_dapo", "dapo17k_grpo") else "rloo")
-    # As many rollouts per step and updates as Fast DAPO has at most.
+    # The same rollouts and updates per step as Fast DAPO has at most.
     assert _rollouts_and_updates(_resolved(config)) == _rollouts_and_updates(_resolved(fast))
 
 
@@ -169,7 +169,7 @@ def test_every_run_goes_on_one_gpu(model: str):
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_experiments_set_only_keys_that_exist(experiment: str):
-    """A key that nobody reads is silently added by a configuration file, unlike on the command line."""
+    """A key that nothing reads is silently added by a configuration file, unlike on the command line."""
     recipe = _compose(*(["+backend=cpu"] if experiment in ON_CPU else []), recipe=_recipe_of(experiment))
 
     def unknown(node: Mapping[str, Any], known: DictConfig, where: str) -> Iterator[str]:

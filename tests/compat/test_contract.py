@@ -1,6 +1,6 @@
 """verl, vLLM, TransferQueue, Ray and tensordict are what our code was written against.
 
-When a new version moves something, the failing line says what it was, what it is, and where we use it.
+When a new version changes something, the failing line says what it was, what it is, and where we use it.
 """
 
 import inspect
@@ -52,7 +52,7 @@ def _library(folder: Path, source: str) -> Libraries:
 
 
 def test_another_release_is_compared_without_installing_it(tmp_path: Path):
-    """A copy of the installed one, and one with a method of another name."""
+    """A copy of the installed release, and one with a renamed method."""
     for name in ("same", "other"):
         shutil.copytree(folder_of("verl"), tmp_path / name / "verl", ignore=shutil.ignore_patterns("__pycache__"))
     trainer = tmp_path / "other/verl/trainer/ppo/v1/trainer_base.py"
@@ -136,7 +136,7 @@ def test_agent_loop_reads_the_number_of_rollouts_from_the_batch_and_passes_unkno
 
 
 def test_the_timers_that_ours_are_within_are_still_verls():
-    """`SignalTrainer` gives verl's `gen` a name of its own, and takes its own seconds off the other two."""
+    """`SignalTrainer` renames verl's `gen`, and subtracts its own seconds from the other two."""
     import re
 
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
@@ -149,7 +149,7 @@ def test_the_timers_that_ours_are_within_are_still_verls():
 
 
 def test_the_data_is_there_before_a_checkpoint_is_loaded():
-    """Parts are set up with the data, and must be there when their state comes back."""
+    """Parts are set up with the data, and must exist when their state is loaded."""
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
     source = inspect.getsource(PPOTrainer._setup)

@@ -1,12 +1,10 @@
-"""One file knows the store of rollouts, as verl is about to have another one."""
+"""Only one file uses the store of rollouts, because verl is about to replace it."""
 
 import ast
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ONLY = "verl_ext/serving/data_plane.py"
-# These look at what is asked of the store, or how it is asked.
-TESTS_OF_IT = {"tests/compat/test_contract.py"}
 
 
 def _imports(path: Path) -> set[str]:
@@ -27,4 +25,4 @@ def test_only_the_data_plane_imports_transfer_queue():
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     assert len(files) > 200
     using = {str(path.relative_to(ROOT)) for path in files if "transfer_queue" in _imports(path)}
-    assert using - TESTS_OF_IT == {ONLY}
+    assert using == {ONLY}

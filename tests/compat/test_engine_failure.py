@@ -1,5 +1,5 @@
-"""What a server says of an engine that cannot serve. The killed engine is an integration test; these are the failures
-that cannot be brought about from outside: a weight update that raises in the engine, and an engine that hangs.
+"""What a server says about an engine that cannot serve. A killed engine has an integration test; these are the failures
+that cannot be caused from outside: a weight update that raises in the engine, and an engine that hangs.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ def test_a_failure_comes_with_the_engines_own_error_and_its_log(monkeypatch: pyt
 
 
 class Remote:
-    """A server in another process, and how long it was given; `hangs` from the question of that number on."""
+    """A server in another process, which records the timeouts that it gets; it hangs after `hangs` requests."""
 
     def __init__(self, answered_after: int, hangs: int = 99) -> None:
         self.answered_after, self.hangs, self.asked = answered_after, hangs, []

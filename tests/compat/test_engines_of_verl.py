@@ -1,6 +1,6 @@
-"""What `verl_ext.launch.model_backend` says of verl's engines, asked of verl.
+"""What `verl_ext.launch.model_backend` says about verl's engines, checked against verl.
 
-Engines whose libraries are not installed cannot be imported: of these it is their source that is asked.
+Engines whose libraries are not installed cannot be imported, so their source is checked.
 """
 
 import ast
@@ -70,7 +70,7 @@ def test_the_table_is_that_of_verls_engines(engine: ModelEngine):
         sizes["critic"] = critic[engine.critic_node]
     for owner, node in sizes.items():
         assert set(engine.sizes) | set(engine.saved_by) <= set(node), owner
-    # Which strategies there are, and whether there is a critic: what the engine registers itself for.
+    # The strategies, and whether there is a critic, are what the engine registers itself for.
     registered: dict[str, set[str]] = {}
     for call in _calls(_source(engine.name), "EngineRegistry.register"):
         given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
@@ -104,14 +104,14 @@ def test_a_micro_batch_has_the_tokens_of_verls_sp_size(engine: ModelEngine, opti
 
 @pytest.fixture
 def _eight_ranks() -> Iterator[None]:
-    """This process is the first of eight that are not there."""
+    """This process pretends to be the first of eight ranks."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
     yield
     dist.destroy_process_group()
 
 
 def _data_parallel_size(engine: str, names: dict[str, Any], engine_object: Any) -> int:
-    """verl's own lines, with what they ask of the engine's library in `names`."""
+    """Run verl's own function, with `names` in place of the engine's library."""
     function = copy.deepcopy(_function(engine, "get_data_parallel_size"))
     module = ast.fix_missing_locations(ast.Module([function], []))
     exec(compile(module, "verl", "exec"), names)
@@ -140,7 +140,7 @@ def test_torchtitan_multiplies_its_two_sizes():
 
 @pytest.mark.parametrize(("tensor", "pipeline", "context"), [(1, 1, 1), (2, 1, 1), (2, 2, 1), (1, 2, 2), (2, 2, 2)])
 def test_megatrons_rows_are_divided_as_verl_validates_them(tensor: int, pipeline: int, context: int):
-    """verl asks for a batch that its data-parallel groups can share; the smallest is a row each."""
+    """verl requires a batch that its data-parallel groups can share; the smallest has one row per group."""
     from verl.utils.config import validate_config
 
     config = _config(
@@ -162,7 +162,7 @@ def test_megatrons_rows_are_divided_as_verl_validates_them(tensor: int, pipeline
 
 
 def test_megatron_and_veomni_make_their_groups_once():
-    """VeOmni's own function returns with a warning when they are there; verl calls it for every model."""
+    """VeOmni's own function returns with a warning if they exist; verl calls it for every model."""
     assert "if mpu.is_initialized()" in ast.unparse(_function("megatron", "_init_device_mesh"))
     assert list(_calls(_function("veomni", "__init__"), "parallel_state.init_parallel_state"))
     assert {engine.name for engine in MODEL_ENGINES.values() if engine.is_shared} == {"megatron", "veomni"}
@@ -177,7 +177,7 @@ def test_torchtitan_is_told_no_interval_of_checkpoints():
 def test_an_engine_without_lora_never_asks_for_it():
     for engine in MODEL_ENGINES.values():
         asked = "lora_rank" in ast.unparse(_source(engine.name)) or "peft_cls" in ast.unparse(_source(engine.name))
-        # VeOmni's notes that there would be a rank, and builds its model without.
+        # VeOmni's engine notes a LoRA rank, and builds its model without LoRA.
         builds = "lora" in ast.unparse(_function("veomni", "_build_model_optimizer")) if engine is VEOMNI else asked
         assert builds == (engine.lora_rank is not None), engine.name
 

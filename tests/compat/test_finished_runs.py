@@ -1,4 +1,4 @@
-"""Whether a run folder has the run that a command asks for: a summary alone does not say so."""
+"""Whether a run folder has the run that a command asks for: a summary is not enough."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ CHECKS = (
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Grows by each run that would start. Nothing but the decision is made: no check of data, no model, no Ray."""
+    """Grows by each run that would start. Only the decision is made: no check of data, no model, no Ray."""
     for check in CHECKS:
         monkeypatch.setattr(train, check, lambda *_: {})
     started: list[Any] = []

@@ -1,6 +1,6 @@
 """The pure folders stay light and type-checked, and `recipe` stays a namespace that others can share.
 
-Who may import whom is import-linter's: its contracts are in pyproject.toml, and `make lint` checks them.
+Who may import whom is up to import-linter: its contracts are in pyproject.toml, and `make lint` checks them.
 """
 
 import fnmatch
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pure_folders import ROOT, SETTINGS, pure_files
 
-# Pure folders whose files take torch in at their top; elsewhere only functions that need it do.
+# Pure folders whose files import torch at the top; elsewhere only functions that need it do.
 WITH_TORCH = ("data_preprocess", "recipe/golden_redaction/loss", "verl_ext/influence/method")
 # Solutions to tasks: data that golden redaction trains on.
 GOLDEN = "verl_ext/arc/golden"
@@ -29,7 +29,7 @@ def test_pure_files_are_type_checked():
 
 
 def test_pure_files_do_not_load_the_heavy_libraries():
-    """import-linter follows our own imports; other libraries may load heavy ones, too."""
+    """import-linter follows our own imports; other libraries may also load heavy ones."""
     files = [file for file in pure_files() if not _is_in(file, (*WITH_TORCH, GOLDEN)) and file.stem != "server"]
     names = [".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files]
     names = [name for name in names if not name.endswith("__main__")]
@@ -40,12 +40,12 @@ def test_pure_files_do_not_load_the_heavy_libraries():
 
 
 def test_recipe_is_a_namespace_package():
-    # TransferQueue's wheel installs a top-level `recipe/`, too: an __init__.py on either side would hide the other.
+    # TransferQueue's wheel also installs a top-level `recipe/`: an __init__.py on either side would hide the other.
     assert not (ROOT / "recipe" / "__init__.py").exists()
 
 
 def test_no_file_of_code_is_longer_than_350_lines():
-    """A file that grows beyond has more than one idea: split it."""
+    """A longer file has more than one idea: split it."""
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
         for folder in ("data_preprocess", "recipe", "verl_ext")

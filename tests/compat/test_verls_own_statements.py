@@ -1,8 +1,8 @@
-"""What verl's own tests say of its trainer and its replay buffer, said of verl's classes and of ours in their place.
+"""What verl's own tests say about its trainer and replay buffer, checked on verl's classes and on ours in their place.
 
 The statements are those of `test_trainer_base_on_cpu.py`, `test_rollout_profiling_on_cpu.py` and
-`test_replay_buffer_on_cpu.py` in its repository, written anew: each runs on verl's synchronous trainer and on those of
-the recipes, with their configurations.
+`test_replay_buffer_on_cpu.py` in its repository, rewritten: each runs on verl's synchronous trainer and on those of the
+recipes, with their configurations.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from verl_ext.launch.recipe import PROJECT_ROOT
 from verl_ext.trainer.trainer import SignalTrainer
 from verl_ext.trainer.verl_collector import CollectedBuffer, VerlCollector
 
-# Whose statements these are, then ours: with each recipe's configuration, and the plain trainer of one.
+# verl's trainer, then ours: with each recipe's configuration, and the plain trainer of one.
 TRAINERS: dict[str, tuple[type[PPOTrainer], str]] = {
     "verl": (PPOTrainerSync, "tracin"),
     "signal": (SignalTrainer.in_mode("sync"), "tracin"),
@@ -49,7 +49,7 @@ LOGGER = "verl.trainer.ppo.v1.trainer_base"
 
 @dataclass
 class Maker:
-    """Makes trainers of one kind as verl's tests make theirs: a configuration, and nothing of a run."""
+    """Makes trainers of one kind as verl's tests make theirs: with a configuration, but without a run."""
 
     kind: type[PPOTrainer]
     recipe: str
@@ -149,7 +149,7 @@ def test_failed_groups_are_made_again_one_prompt_at_a_time(
 
 @dataclass
 class Profiled:
-    """Workers or engines: what is asked of their profiler."""
+    """Workers or engines that record the calls of their profiler."""
 
     asked: list[str] = field(default_factory=list)
 
@@ -187,7 +187,7 @@ def test_the_engines_are_profiled_while_a_step_samples(make: Maker, is_profiled:
 
 
 def test_a_step_of_every_trainer_says_when_it_has_sampled(make: Maker):
-    """verl's within `_step_once`; one that makes its own steps, in them."""
+    """verl's trainer does so in `_step_once`; one that makes its own steps, in those."""
     own = make.kind.step is not PPOTrainer.step and "super().step" not in inspect.getsource(make.kind.step)
     step = make.kind.step if own else PPOTrainer._step_once
     assert inspect.getsource(step).count("self.on_sample_end()") == 1
@@ -243,7 +243,7 @@ class Store:
     def put(
         self, uid: str, status: str = "finished", *, at: int = 0, rewards: tuple[float, ...] = (0.0,), to: str = "train"
     ) -> list[str]:
-        """A prompt with a rollout per reward; their keys."""
+        """Store a prompt with one rollout per reward; returns the rollouts' keys."""
         keys = [f"{uid}_{session}_0" for session in range(len(rewards))]
         self.rewards |= dict(zip(keys, rewards, strict=True))
         rows = {key: {"is_prompt": False, "seq_len": 3, "global_steps": at} for key in keys}
@@ -253,7 +253,7 @@ class Store:
 
 @dataclass
 class Refill:
-    """Gives as many new prompts as it is asked for, named in turn."""
+    """Stores as many new prompts as it is asked for, numbered in order."""
 
     store: Store
     rewards: tuple[float, ...] = (0.0, 1.0)
@@ -275,7 +275,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 class Buffers:
-    """Makes buffers as the trainer of one kind has them: verl's, or verl's behind a collector."""
+    """Makes buffers as a trainer of one kind has them: verl's, or verl's behind a collector."""
 
     def __init__(self, is_ours: bool) -> None:
         self.is_ours = is_ours
@@ -487,7 +487,7 @@ def test_no_more_prompts_are_under_way_than_allowed(buffers: Buffers, store: Sto
         deadline = time.monotonic() + 20
         while len(refill.calls) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
-        # One is under way of two: the credit of two goes out one by one; and it is waited for, as it is of this step.
+        # One prompt is in flight, so the credit of two is spent one by one; the prompt is of this step and waited for.
         assert refill.calls == [1, 1]
         assert not results
         store.put("slow", "finished", rewards=(0.0, 1.0))

@@ -32,13 +32,13 @@ def on_device(batch: Batch, device: str) -> Batch:
 
 @dataclass(frozen=True)
 class ShardedScores:
-    """What FSDP2 with bfloat16 compute gives, and float32 autograd of the whole model, one sample at a time.
+    """Scores of FSDP2 with bfloat16 compute, and of float32 autograd on the whole model, one sample at a time.
 
     Args:
-        scores: (NUM_SAMPLES,) float64, of the hooks.
-        expected: The same of autograd.
+        scores: (NUM_SAMPLES,) float64, from the hooks.
+        expected: The same from autograd.
         identity_error: See `GhostInfluence.identity_error`.
-        is_undisturbed: Whether an update after the scoring gives the weights that it gives without any.
+        is_undisturbed: Whether an update after scoring gives the same weights as one without scoring.
     """
 
     scores: torch.Tensor
@@ -116,8 +116,8 @@ def influence_at_size(
 
 
 def golden_at_size(device: str, size: str, state_tokens: int) -> tuple[float, float]:
-    """Of 16 tokens of a state, one forward against a row a token: largest difference of a log-prob in nats, and
-    1 - cosine of the loss's gradients."""
+    """For 16 tokens of a state, one forward pass against one row per token: the largest difference of a log-prob in
+    nats, and 1 - cosine of the loss's gradients."""
     bench = golden_actor.Bench(size, state_tokens, device)
     gradients = []
     for method in ("shared", "rows"):

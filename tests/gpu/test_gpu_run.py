@@ -24,7 +24,7 @@ ONE_GPU = [
     "trainer.save_freq=2",
 ]
 KERNELS = {
-    # What the configurations in configs/experiment/ name.
+    # As in the configurations in configs/experiment/.
     "as shipped": [
         "+actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2",
         "actor_rollout_ref.model.use_remove_padding=true",

@@ -1,4 +1,4 @@
-"""Runs of the command line that something is done to, and what is left of them."""
+"""Command-line runs into which a fault is injected, and what remains of them."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ def command(run_dir: Path, *overrides: str, program: Sequence[str] = OWN) -> lis
 
 
 def run(run_dir: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
-    """The command, to its end."""
+    """Run the command to its end."""
     return subprocess.run(
         command(run_dir, *overrides),
         cwd=ROOT,
@@ -45,15 +45,15 @@ def run(run_dir: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """How an attempt ended that something was done to.
+    """How an attempt with an injected fault ended.
 
     Args:
         code: Exit status of the command.
         printed: Its output and errors.
-        seconds: From the fault to the end.
+        seconds: Time from the fault to the end.
         saved: Step of the newest checkpoint afterwards.
-        orphans: Processes of it that still ran half a minute later.
-        segments: Names in shared memory of its engines, as its ledger had them at the fault.
+        orphans: Its processes that were still running half a minute later.
+        segments: Shared-memory names of its engines, as recorded in its ledger at the time of the fault.
     """
 
     code: int
@@ -65,7 +65,7 @@ class Attempt:
 
 
 def saved_step(run_dir: Path) -> int:
-    """Of the newest checkpoint; 0 without one."""
+    """Step of the newest checkpoint; 0 without one."""
     tracker = run_dir / "checkpoints/latest_checkpointed_iteration.txt"
     return int(tracker.read_text()) if tracker.exists() else 0
 
@@ -78,20 +78,20 @@ def attempt(
     timeout_s: float = 180,
     program: Sequence[str] = OWN,
 ) -> Attempt:
-    """Start the command in a session of its own; when it is time, do `fault` to it, and wait for its end."""
+    """Start the command in its own session; when `is_time`, apply `fault` to it, and wait for it to end."""
     process = subprocess.Popen(
         command(run_dir, *overrides, program=program),
         cwd=ROOT,
-        # verl's own command has chosen its platform before it knows of a backend.
+        # verl's own command chooses its platform before it knows about the backend.
         env=ENVIRONMENT if program is OWN else ENVIRONMENT | {"VERL_PLATFORM": "cpu"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        # A shell that runs the tests in the background has SIGINT ignored, and children inherit that.
+        # Tests that a shell runs in the background ignore SIGINT, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    # A thread reads, or a full pipe would stop the run.
+    # A thread reads the output, or a full pipe would block the run.
     printed: list[str] = []
     reader = threading.Thread(target=lambda: printed.extend(process.stdout), daemon=True)
     reader.start()
@@ -117,13 +117,13 @@ def attempt(
 
 
 def press_ctrl_c(driver: psutil.Process) -> None:
-    """As a terminal does: to every process of the command's group."""
+    """Send SIGINT to every process of the command's group, as a terminal does."""
     os.killpg(driver.pid, signal.SIGINT)
 
 
 def _engine_segments(run_dir: Path) -> set[str]:
     ledger = run_dir / "engine_resources.json"
-    if not ledger.exists():  # no engine has come up
+    if not ledger.exists():  # no engine has started
         return set()
     return {name for entry in json.loads(ledger.read_text()) for name in entry["segments"]}
 

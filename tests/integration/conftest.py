@@ -1,7 +1,7 @@
 """One Ray cluster, one FSDP2 actor and one vLLM engine for many integration checks.
 
-They take turns with one trainer (`lab.py`). Each leaves it able to make another step; the check that breaks the engine
-comes last. Checks of another configuration have a trainer of their own, after that.
+The checks take turns with one trainer (`lab.py`). Each leaves it able to make another step; the check that breaks the
+engine comes last. Checks of other configurations use their own trainer afterwards.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def demo_assets() -> None:
-    """`make test` makes them; a bare pytest run says what to do."""
+    """`make test` makes them; a bare pytest run fails with instructions."""
     if not (MODEL / "config.json").exists() or not (DATA / "train.parquet").exists():
         pytest.fail("the demo's data and base model are missing: run `make demo-data`")
 
@@ -34,7 +34,7 @@ def golden_assets(tmp_path_factory: pytest.TempPathFactory) -> GoldenAssets:
 
 
 class Labs:
-    """One trainer at a time: a process has one Ray cluster."""
+    """One trainer at a time, because a process has one Ray cluster."""
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         self._folders = folders
@@ -42,7 +42,7 @@ class Labs:
         self._open: tuple[str, Lab] | None = None
 
     def get(self, name: str, *overrides: str, recipe: str = "fast_dapo") -> Lab:
-        """The trainer of this name, ready for its next step; the one before it ends."""
+        """The trainer of this name, ready for its next step; the previous trainer is shut down."""
         if self._open is None or self._open[0] != name:
             self.close()
             folder = self._folders.mktemp(name)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from data_preprocess import arc, arc_made, arc_model
 
-# By name, so that new golden solutions do not change what the tests learn.
+# By name, so that new golden solutions do not change what the model learns.
 TASKS = "2dee498d,f8ff0b80,e3497940"
 STEPS = 90
-# As `golden_redaction_cpu` has it.
+# As in `golden_redaction_cpu`.
 SPACED = ("--grid_format", "spaced")
 
 
@@ -28,7 +28,7 @@ class GoldenAssets:
     tasks: tuple[str, ...]
 
     def overrides(self) -> list[str]:
-        """Of the configuration `golden_redaction_cpu`."""
+        """Overrides of the configuration `golden_redaction_cpu`."""
         return [
             f"data.train_files={self.data}",
             f"actor_rollout_ref.model.path={self.model}",
@@ -39,7 +39,7 @@ class GoldenAssets:
 
 
 def make_golden_assets(folder: Path) -> GoldenAssets:
-    """Make them, with the scripts that the demo uses."""
+    """Make the assets with the demo's scripts."""
     arc_made.main(["--local_save_dir", str(folder)])
     made, model = folder / arc_made.FILE, folder / "model"
     sizes = ["--tasks", TASKS, "--steps", str(STEPS), "--samples", "0", *SPACED]

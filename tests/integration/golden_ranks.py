@@ -16,12 +16,12 @@ from influence_workers import with_float64
 MINI_BATCHES = ((0, 1, 2, 3, 4), (5,), (6, 7, 8))
 MAX_TOKENS, INFER_MAX_TOKENS = 20, 30
 LEARNING_RATE, WEIGHT_DECAY, CLIP, TOTAL_STEPS = 0.01, 0.02, 0.5, 10
-NUM_MOVED = 3  # states of the updates in low precision
+NUM_MOVED = 3  # number of states in the low-precision updates
 
 
 @dataclass(frozen=True)
 class Precision:
-    """Dtypes of the parameters, of FSDP's computation (with autocast) and of the attention; and a fitting rate."""
+    """Dtypes of the parameters, FSDP's computation (with autocast) and the attention; and a suitable learning rate."""
 
     label: str
     kept_in: str
@@ -33,7 +33,7 @@ class Precision:
 PRECISIONS = (
     Precision("fp32", "fp32", "fp32", None, 1e-3),
     Precision("fp32 with bf16 attention", "fp32", "fp32", "bf16", 1e-3),
-    # The next number after 0.3 is 0.002 away.
+    # In bfloat16, the next number after 0.3 is 0.002 away.
     Precision("bf16 parameters", "bf16", "bf16", None, 5e-3),
     Precision("fp32 parameters, bf16 computation", "fp32", "bf16", None, 1e-3),
 )
@@ -41,7 +41,7 @@ EXACT = Precision("fp64", "fp64", "fp64", None, LEARNING_RATE)
 
 
 def build_worker(folder: Path, precision: Precision, lora: bool = False, **optimizer: Any) -> Any:
-    """verl's training worker with the calls of this recipe, with new weights."""
+    """verl's training worker with this recipe's calls and fresh weights."""
     from verl.trainer.config import CheckpointConfig
     from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig, TrainingWorkerConfig
 
@@ -108,7 +108,7 @@ def from_all(value: Any) -> list[Any]:
 def log_probs(
     worker: Any, rows: list[dict[str, Any]], without_adapter: bool = False, with_hidden_norms: bool = False
 ) -> dict[str, Any]:
-    """Of all rows, in their order; and what every rank has to say."""
+    """Log-probs of all rows, in order, and what every rank reports."""
     from recipe.golden_redaction.method.labelled_states import StateTokens
 
     states = [StateTokens(row["ids"], row["tokens"]) for row in rows]
@@ -123,7 +123,7 @@ def log_probs(
 
 @contextmanager
 def counted_forwards(worker: Any) -> Iterator[list[int]]:
-    """The states of every forward of this rank."""
+    """The number of states in every forward pass of this rank."""
     sizes: list[int] = []
     head = worker.engine.module.get_submodule("lm_head")
     hook = head.register_forward_hook(lambda _, args, out: sizes.append(len(out)))
@@ -138,7 +138,7 @@ def weights(worker: Any) -> dict[str, torch.Tensor]:
 def train(
     worker: Any, mini_batches: list[list[dict[str, Any]]], serving_dtype: torch.dtype | None = None, targets: Any = None
 ) -> Any:
-    """One call; [rank][mini-batch] updates."""
+    """One call of `train_states`; returns the updates as [rank][mini-batch]."""
     from recipe.golden_redaction.method.labelled_states import LabelledState
 
     states = [[LabelledState(**row) for row in rows] for rows in mini_batches]
@@ -162,7 +162,7 @@ def ask(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def update(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Two calls with the same mini-batches; statistics in the second."""
+    """Two calls with the same mini-batches; only the second measures statistics."""
     worker, mini_batches = build_worker(folder, EXACT), [[rows[index] for index in part] for part in MINI_BATCHES]
     rates = [worker.engine.lr_scheduler.get_last_lr()]
     updates, after = [], []
@@ -178,7 +178,7 @@ def update(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def update_past_targets(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """All tokens are where they were to go; no weight decay, which would move the weights by itself."""
+    """All tokens are past their targets; no weight decay, which would move the weights by itself."""
     worker = build_worker(folder, EXACT, weight_decay=0.0)
     before = weights(worker)
     values = iter(log_probs(worker, rows)["values"])
@@ -193,7 +193,7 @@ def update_past_targets(folder: Path, rows: list[dict[str, Any]]) -> dict[str, A
 
 
 def approach(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Updates of many steps with steps that are far too long, for targets far and near; and of one step."""
+    """Updates of many steps with far too large a learning rate, for far and near targets; and updates of one step."""
     from recipe.golden_redaction.method.targets import TargetSettings
 
     found: dict[str, Any] = {}
@@ -234,7 +234,7 @@ def update_in(precision: Precision, folder: Path, rows: list[dict[str, Any]]) ->
 
 
 def serve(folder: Path, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """What goes to the engines with `serving.rounding=stochastic`: the import is what verl does in a worker."""
+    """The weights sent to the engines with `serving.rounding=stochastic`; verl makes this import in its workers."""
     import verl_ext.serving.rounded_weights  # noqa: F401
 
     worker = build_worker(folder, Precision("", "fp32", "bf16", None, 1e-3))
@@ -244,7 +244,7 @@ def serve(folder: Path, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
 
 
 def refuse(folder: Path, rows: list[dict[str, Any]]) -> str:
-    """What a model without attention says."""
+    """The error for a model without attention."""
     worker = build_worker(folder, PRECISIONS[0])
     worker.engine.module = torch.nn.Sequential(torch.nn.Linear(2, 2))
     try:
@@ -258,7 +258,7 @@ def refuse(folder: Path, rows: list[dict[str, Any]]) -> str:
 
 
 def in_process(rank: int, world: int, folder: Path) -> None:
-    """Everything for one world size; rank 0 saves what was found."""
+    """Run all checks for one world size; rank 0 saves the results."""
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0", "DIST_INIT_METHOD": f"file://{folder}/meet_{world}"}
     rows = torch.load(folder / "rows.pt")
@@ -279,10 +279,10 @@ def in_process(rank: int, world: int, folder: Path) -> None:
 
 
 def all_worlds(_rank: int, worlds: tuple[int, ...], folder: Path) -> None:
-    """Fork the processes of each world size from one that has imported verl: that takes longer than most checks."""
+    """Fork the processes of each world size from one that has imported verl, which takes longer than most checks."""
     torch.set_num_threads(1)
     os.environ["VERL_PLATFORM"] = "cpu"
-    # Read by transformers. In a forked process torch now and then refuses a new thread: "Invalid thread pool!".
+    # Read by transformers. In a forked process torch sometimes refuses a new thread: "Invalid thread pool!".
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     from verl_ext import plugin
 

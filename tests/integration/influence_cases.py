@@ -1,4 +1,4 @@
-"""The set-ups that `test_influence_worker.py` goes through: verl's engine, losses, micro-batches, world sizes."""
+"""The set-ups that `test_influence_worker.py` tests: verl's engine, losses, micro-batches, world sizes."""
 
 from dataclasses import dataclass, field, fields, replace
 
@@ -6,7 +6,7 @@ from influence_oracle import FULL, LORA, MODES
 
 
 class Labelled:
-    """A dataclass with a label: what is not as by default."""
+    """A dataclass whose label lists the fields that differ from their defaults."""
 
     @property
     def label(self) -> str:
@@ -22,12 +22,12 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Engine(Labelled):
-    """A set-up of verl's engine. bf16: weights are kept in float32, computed with in bf16."""
+    """A set-up of verl's engine. bf16: weights are stored in float32, the computation is in bf16."""
 
     parameters: str = LORA
     precision: str = "fp64"
     packed: bool = False
-    bucket: int = 0  # packed sequences are filled up to a multiple of it
+    bucket: int = 0  # packed sequences are padded to a multiple of it
     checkpointing: bool = False
     fsdp_size: int = -1
     optimizer: str = "SGD"
@@ -35,7 +35,7 @@ class Engine(Labelled):
 
 @dataclass(frozen=True)
 class Case(Labelled):
-    """A way to score a batch; `micro_batch` rows a rank, None: dynamic; `terms`: everything that a loss can have."""
+    """A way to score a batch; `micro_batch`: rows per rank, None: dynamic; `terms`: with all terms of the loss."""
 
     mode: str = "token-mean"
     terms: bool = True
@@ -49,7 +49,7 @@ class Case(Labelled):
 
 @dataclass(frozen=True)
 class OnePass(Labelled):
-    """A one-pass update that is compared with masking rows and verl's own update."""
+    """A one-pass update, compared with verl's own update on masked rows."""
 
     mode: str = "token-mean"
     terms: bool = False
@@ -86,14 +86,14 @@ SCORED = [
     Case(engine=Engine(precision="fp32", packed=True, checkpointing=True), micro_batch=None, worlds=(1, 2)),
     Case(engine=Engine(precision="fp32", parameters=FULL), worlds=(1, 2)),
 ]
-# One micro-batch, as bf16 rounds the same row differently beside others.
+# One micro-batch, because bf16 rounds the same row differently next to other rows.
 IN_BF16 = Case(engine=Engine(precision="bf16"), terms=False, micro_batch=16, worlds=(1, 2))
 _ADAMW = Engine(optimizer="AdamW")
 ONE_PASS = [
     *(OnePass(mode=mode, denominator=denominator, worlds=(2,)) for mode in MODES for denominator in ("kept", "all")),
     OnePass(worlds=(1,)),
     OnePass(mode="seq-mean-token-sum", denominator="all", worlds=(1,)),
-    # With entropy and KL terms, where the denominator does not touch them.
+    # With entropy and KL terms, where the denominator does not affect them.
     OnePass(terms=True),
     OnePass(mode="seq-mean-token-mean", terms=True, denominator="all", worlds=(2,)),
     OnePass(only_first_rank=True, worlds=(2, 4)),
@@ -105,7 +105,7 @@ ONE_PASS = [
     OnePass(engine=Engine(precision="fp32"), denominator="all"),
     OnePass(engine=Engine(fsdp_size=2), mode="seq-mean-token-sum", worlds=(4,)),
 ]
-# Scored after two updates by AdamW, against its direction.
+# Scored after two AdamW updates, against AdamW's direction.
 PRECONDITIONED = [
     Case(engine=_ADAMW),
     Case(engine=replace(_ADAMW, packed=True, checkpointing=True), micro_batch=None, worlds=(2,)),
@@ -114,5 +114,5 @@ PRECONDITIONED = [
     Case(engine=replace(_ADAMW, fsdp_size=2), worlds=(4,)),
 ]
 NOTHING_POSITIVE = OnePass(engine=_ADAMW)
-# Engines of which it is checked that scoring leaves no trace in them.
+# Engines in which scoring must leave no trace.
 UNTOUCHED = [(replace(_ADAMW, packed=True), (2,)), (Engine(precision="fp32", checkpointing=True), (1, 2))]

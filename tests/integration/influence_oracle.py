@@ -1,8 +1,8 @@
-"""What influence scores of verl's worker are compared with: verl's own loss, one row at a time, by plain autograd.
+"""The reference for influence scores of verl's worker: verl's own loss, one row at a time, by plain autograd.
 
-A Hugging Face model in one process, one unpadded row a forward: no FSDP, no micro-batches, no padding, no worker. The
-gradient of row i is that of verl's loss of the row alone with the denominators of its whole mini-batch, so the
-gradients of a mini-batch add up to the gradient of its loss.
+A Hugging Face model in one process, one unpadded row per forward pass: no FSDP, no micro-batches, no padding, no
+worker. The gradient of row i is that of verl's loss of only this row with the denominators of its whole mini-batch, so
+the gradients of a mini-batch add up to the gradient of its loss.
 
 Axes: B rows, T tokens of a response, V vocabulary.
 """
@@ -25,7 +25,7 @@ HORIZON = 11
 MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
 LORA, FULL = "lora", r"layers\.\d+\.(self_attn|mlp)\."
 LORA_SETTINGS = {"r": 4, "lora_alpha": 8, "lora_dropout": 0.0, "target_modules": "all-linear"}
-# Rows without a token to learn from, and rows whose responses the environment interrupts.
+# Rows without a token to learn from, and rows whose responses are interrupted by the environment.
 EMPTY_ROWS, INTERRUPTED_ROWS = (3, 9), (1, 12)
 
 
@@ -45,7 +45,7 @@ def keep_precision(replace: Callable[[Any, str, Any], None] = setattr) -> None:
 
 
 def save_models(folder: Path) -> None:
-    """A tiny random Qwen2 and a LoRA adapter whose B factors are not 0, as they would be at the start."""
+    """A tiny random Qwen2 and a LoRA adapter whose B factors are nonzero, unlike at initialization."""
     from peft import LoraConfig, get_peft_model
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -78,7 +78,7 @@ def save_models(folder: Path) -> None:
 
 
 def load_model(folder: Path, parameters: str, dtype: torch.dtype) -> nn.Module:
-    """The model that verl's engine loads, whole and in this process."""
+    """The model that verl's engine loads, unsharded and in this process."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -89,7 +89,7 @@ def load_model(folder: Path, parameters: str, dtype: torch.dtype) -> nn.Module:
 
 
 def scored_names(model: nn.Module, parameters: str) -> list[str]:
-    """Names of the parameters that scores are taken over, by what they are called."""
+    """Names of the parameters that scores are computed over, selected by a pattern."""
     pattern = r"lora_[AB]\." if parameters == LORA else parameters
     return [name for name, p in model.named_parameters() if p.requires_grad and re.search(pattern, name)]
 
@@ -137,9 +137,9 @@ def as_batch(rows: Iterable[dict[str, torch.Tensor]], terms: bool, dtype: torch.
 
     Args:
         rows: From `make_rows`.
-        terms: With the fields of all terms of the loss, see `actor_config`.
-        dtype: Of the numbers, verl's are float32.
-        settings: Non-tensors.
+        terms: Whether to include the fields of all terms of the loss, see `actor_config`.
+        dtype: Dtype of the floating-point fields; verl's are float32.
+        settings: Non-tensor fields.
     """
     from verl.utils import tensordict_utils as tu
 
@@ -175,7 +175,7 @@ def actor_config(mode: str, terms: bool) -> Any:
 
 
 def outputs_of(model: nn.Module, row: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Log-probs of the next tokens and entropies of one row, (1, its tokens) nested, as verl's engine hands them on."""
+    """Log-probs of the next tokens and entropies of one row, (1, its tokens) nested, as verl's engine returns them."""
     tokens = row["input_ids"]
     logits_TV = model(input_ids=tokens[None]).logits[0] / TEMPERATURE
     all_TV = logits_TV.log_softmax(-1)
@@ -199,11 +199,11 @@ def row_gradients(
 
     Args:
         model: From `load_model`.
-        names: Of the parameters.
+        names: Names of the parameters.
         rows: (B,).
         mode: loss_agg_mode.
-        terms: With all terms of the loss.
-        mini_batch_of: (B,) number of each row's mini-batch, which its loss is normalised by; None: all in one.
+        terms: Whether to include all terms of the loss.
+        mini_batch_of: (B,) number of each row's mini-batch, over which its loss is normalised; None: all in one.
     """
     from verl.workers.utils.losses import ppo_loss
 
@@ -228,7 +228,7 @@ def row_gradients(
 
 
 def validation_gradients(model: nn.Module, names: list[str], rows: Rows, mode: str, terms: bool) -> list[Gradients]:
-    """Gradient of each validation row's share of -A log pi; with `terms` times truncated importance weights."""
+    """Gradient of each validation row's share of -A log pi; with `terms`, times truncated importance weights."""
     from verl.trainer.ppo.core_algos import agg_loss
 
     gradients = []

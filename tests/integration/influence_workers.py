@@ -1,4 +1,4 @@
-"""verl's training worker in the processes of `test_influence_worker.py`: built, given data, looked at and set back."""
+"""verl's training worker in the processes of `test_influence_worker.py`: how to build, feed, inspect and restore it."""
 
 import copy
 import random
@@ -20,7 +20,7 @@ DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.float32}
 
 @contextmanager
 def with_float64() -> Iterator[None]:
-    """verl knows no float64."""
+    """Let verl accept fp64, which it does not support."""
     from verl.utils.torch_dtypes import PrecisionType
 
     original = PrecisionType.to_dtype
@@ -66,7 +66,7 @@ def build_worker(folder: Path, engine: Engine) -> Any:
         pad_to_length_bucket=engine.bucket,
         fsdp_size=engine.fsdp_size,
     )
-    # No clipping: the scale of an update must be seen, at least by SGD.
+    # No clipping: the scale of an update must be visible, at least with SGD.
     optimizer = FSDPOptimizerConfig(
         optimizer=engine.optimizer,
         lr=0.1,
@@ -128,7 +128,7 @@ def take_validation_gradient(worker: Any, rows: Rows, engine: Engine, terms: boo
 
 
 def all_scores(worker: Any) -> tuple[torch.Tensor, float]:
-    """Scores of the whole batch in its order, and the worst identity error."""
+    """Scores of the whole batch in order, and the largest identity error."""
     mine = worker.take_influence_scores()
     assert mine.rank == dist.get_rank()
     parts: list[Any] = [None] * dist.get_world_size()
@@ -145,7 +145,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def state_of(worker: Any) -> dict[str, Any]:
-    """Everything that scoring must leave alone, of this rank."""
+    """The state of this rank that scoring must not change."""
     module, optimizer = worker.engine.module, worker.engine.optimizer
     state: dict[str, Any] = {"python": random.getstate(), "numpy": np.random.get_state()[1].tolist()}
     state["torch"] = torch.random.get_rng_state()
@@ -162,7 +162,7 @@ def state_of(worker: Any) -> dict[str, Any]:
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Names of what is not bit for bit the same."""
+    """Names of the entries that are not bit-identical."""
 
     def same(left: Any, right: Any) -> bool:
         if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
@@ -175,14 +175,14 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def weights(worker: Any) -> torch.Tensor:
-    """All trainable weights, whole, in one vector."""
+    """All trainable weights, unsharded, in one vector."""
     parts = [p.full_tensor() for p in worker.engine.module.parameters() if p.requires_grad]
     return torch.cat([part.detach().flatten() for part in parts])
 
 
 @contextmanager
 def restored(worker: Any) -> Iterator[None]:
-    """Weights and optimizer state are set back afterwards."""
+    """Restore weights and optimizer state afterwards."""
     module, optimizer = worker.engine.module, worker.engine.optimizer
     shards = {name: local(parameter) for name, parameter in module.named_parameters()}
     state = {parameter: copy.deepcopy(its) for parameter, its in optimizer.state.items()}
@@ -197,7 +197,7 @@ def restored(worker: Any) -> Iterator[None]:
 
 
 def update_of(worker: Any, update: Callable[[], Any]) -> torch.Tensor:
-    """What an update adds to the trainable weights, in one vector; they are set back."""
+    """What an update adds to the trainable weights, in one vector; the weights are restored."""
     before = weights(worker)
     with restored(worker):
         update()

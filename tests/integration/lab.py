@@ -1,6 +1,6 @@
-"""A trainer on real Ray, FSDP2 and vLLM that stops before `fit` and does what its owner says, step by step.
+"""A trainer on real Ray, FSDP2 and vLLM that stops before `fit` and is driven by its owner, step by step.
 
-Starting one takes minutes, a step takes seconds: tests and benchmarks share one and change its settings.
+Starting one takes minutes and a step takes seconds, so tests and benchmarks share one and change its settings.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ TINY = [
     f"actor_rollout_ref.model.path={MODEL}",
 ]
 
-# Choose with the posterior of a prompt's pass rate, every rollout trained on; `Lab.settings` takes them.
+# For `Lab.settings`: choose prompts by the posterior of their pass rates, and train on every rollout.
 CHOOSE_SETTINGS = {
     "curriculum__predictor": "posterior",
     "curriculum__train_on": "all",
@@ -46,10 +46,10 @@ CHOOSE_SETTINGS = {
     "algorithm__adv_estimator": "posterior",
 }
 
-# Where torch would keep what it compiles, in the folder of a lab's run.
+# Where torch would cache compiled code, in a lab's run folder.
 COMPILED = "compiled"
 
-# Of recipes whose own configuration is the demo; their users give data and model.
+# Overrides for recipes whose own configuration is the demo; callers add data and model.
 LONG = ["trainer.total_training_steps=1000", "trainer.test_freq=-1", "trainer.save_freq=-1"]
 BASES = {"golden_redaction_cpu": LONG}
 
@@ -80,14 +80,14 @@ class Lab:
             raise error.cause if isinstance(error.cause, Exception) else error from None
 
     def step(self) -> dict[str, Any]:
-        """One whole RL step, as verl's `fit` makes it; its metrics."""
+        """Make one whole RL step, as verl's `fit` does; returns its metrics."""
         metrics = self.call(_make_step)
         assert metrics.get("curriculum/unaccounted_rollouts", 0) == 0
         assert undocumented(metrics) == [], "metrics without an entry in a metric_glossary.py"
         return metrics
 
     def kill_worker(self, title: str) -> None:
-        """Kill (SIGKILL) the first of the trainer's Ray processes that Ray calls so, `WorkerDict` for instance."""
+        """Kill (SIGKILL) the first of the trainer's Ray processes with this title, such as `WorkerDict`."""
         import psutil
 
         for process in psutil.Process().children(recursive=True):
@@ -99,7 +99,7 @@ class Lab:
 
     @contextmanager
     def settings(self, **changes: Any) -> Iterator[None]:
-        """Start over, for a while, under other settings; names as in the configuration, dots as double underscores."""
+        """Start over with other settings, restored at the end; names as in the configuration, with `__` for dots."""
         before = self.call(_change_settings, {name.replace("__", "."): value for name, value in changes.items()})
         try:
             yield
@@ -108,12 +108,12 @@ class Lab:
 
 
 def start_over(trainer: Any) -> None:
-    """Forget all prompts and their rollouts, and make the parts anew from the configuration."""
+    """Forget all prompts and their rollouts, and rebuild the parts from the configuration."""
     from verl_ext.serving import data_plane
 
     for part in trainer.parts.values():
         part.end()
-    with contextlib.suppress(RuntimeError):  # nothing is under way any more
+    with contextlib.suppress(RuntimeError):  # nothing is in flight any more
         while True:  # an asynchronous trainer has rollouts in flight between its steps
             trainer.agent_loop_manager.finished_reports()
     for partition in ("train", "influence"):
@@ -123,7 +123,7 @@ def start_over(trainer: Any) -> None:
 
 
 def _change_settings(trainer: Any, changes: dict[str, Any]) -> dict[str, Any]:
-    """Change the configuration and rebuild what was built from it; returns the values from before."""
+    """Change the configuration and rebuild what was built from it; returns the previous values."""
     from omegaconf import OmegaConf, open_dict
 
     before = {name: OmegaConf.select(trainer.config, name) for name in changes}
@@ -159,7 +159,7 @@ def _lab_actor_class() -> Any:
     from verl_ext.launch.runner import SignalTaskRunner
 
     class LabRunner(SignalTaskRunner):
-        """verl's task runner that stops before `fit` and takes functions to run on its trainer."""
+        """verl's task runner, which stops before `fit` and runs given functions on its trainer."""
 
         def start(self, config: DictConfig) -> None:
             from verl.trainer.ppo.v1 import get_trainer_cls
@@ -173,7 +173,7 @@ def _lab_actor_class() -> Any:
             self.trainer.agent_loop_manager = self.agent_loop_manager
             self.trainer.global_steps += 1
             self.trainer.prev_step_profile = self.trainer.curr_step_profile = self.trainer.next_step_profile = False
-            # Checks that make no step of their own find what one leaves.
+            # Checks that make no step themselves still need the state that a step leaves.
             self.trainer.timing_raw = {}
             self.trainer.on_step_begin()
 
@@ -185,7 +185,7 @@ def _lab_actor_class() -> Any:
 
 @contextmanager
 def open_lab(run_dir: Path, *overrides: str, recipe: str = "fast_dapo") -> Iterator[Lab]:
-    """Start Ray and a trainer in an actor, ready for its first step; stops both at the end."""
+    """Start Ray and a trainer in an actor, ready for its first step; stop both at the end."""
     config = compose_config(f"run_dir={run_dir}", *overrides, recipe=recipe)
 
     from verl_ext.launch import launch
@@ -201,11 +201,11 @@ def open_lab(run_dir: Path, *overrides: str, recipe: str = "fast_dapo") -> Itera
 
     ray_init = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)
     runtime_env = get_ppo_ray_runtime_env(config)
-    # As a user who has put a folder of parts there.
+    # As for a user who has put a folder of parts there.
     paths = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
     own = {"TRANSFER_QUEUE_ENABLE": "1", "PYTHONPATH": paths}
     runtime_env["env_vars"] |= ray_init["runtime_env"]["env_vars"] | own
-    # No process may want a compiler, on any path that a check takes.
+    # No process may need a compiler, on any path that a check takes.
     runtime_env["env_vars"] |= {"CXX": "/nonexistent", "TORCHINDUCTOR_CACHE_DIR": f"{run_dir}/{COMPILED}"}
     ray.init(**(ray_init | {"runtime_env": runtime_env}))
     try:

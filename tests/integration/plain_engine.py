@@ -1,10 +1,10 @@
 """A rollout engine in plain PyTorch behind verl's interface for rollout servers, under SGLang's name.
 
-It has what verl asks of any engine (`generate`, sleeping, weights, abort and resume) and nothing of vLLM's or ours. A
-run finds it through `VERL_USE_EXTERNAL_MODULES=plain_engine`, with this folder on PYTHONPATH.
+It has what verl requires of any engine (`generate`, sleeping, weights, abort and resume) and nothing specific to vLLM
+or to us. A run finds it through `VERL_USE_EXTERNAL_MODULES=plain_engine`, with this folder on PYTHONPATH.
 
-Requests join and leave the batch between two tokens; every token is a forward of the whole texts, which is fast enough
-for a model of 200,000 parameters.
+Requests join and leave the batch between two tokens; every token takes a forward pass over the whole texts, which is
+fast enough for a model of 200,000 parameters.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ NAME = "sglang"
 
 @dataclass
 class Request:
-    """What is being generated."""
+    """A request that is being generated."""
 
     prompt: list[int]
     limit: int
@@ -99,7 +99,7 @@ class PlainServer:
     def _next_tokens(self) -> None:
         texts = [request.prompt + request.tokens for request in self.active]
         longest = max(map(len, texts))
-        # Padded on the right: what comes after a text's last token does not change what is seen there.
+        # Padded on the right: what follows a text's last token does not affect it.
         ids = torch.tensor([text + [0] * (longest - len(text)) for text in texts])
         mask = torch.tensor([[1] * len(text) + [0] * (longest - len(text)) for text in texts])
         logits = self.model(ids, attention_mask=mask).logits
@@ -140,13 +140,13 @@ class PlainServer:
         self.version = global_steps
 
     async def nothing(self, *args: Any, **kwargs: Any) -> None:
-        """It holds no memory that could be given back."""
+        """Do nothing: there is no memory to release."""
 
     wake_up = sleep = clear_kv_cache = release_kv_cache = resume_kv_cache = start_profile = stop_profile = nothing
 
 
 class PlainReplica(RolloutReplica):
-    """One server beside the actor."""
+    """One server next to the actor."""
 
     async def launch_servers(self) -> None:
         model = omega_conf_to_dataclass(self.model_config)
@@ -179,7 +179,7 @@ def _end_tokens(model: Any) -> list[int]:
 
 
 class PlainRollout(BaseRollout):
-    """In the actor's process, or beside an engine with devices of its own: hands the weights over."""
+    """In the actor's process, or next to an engine on separate devices: transfers the weights."""
 
     def __init__(self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1) -> None:
         super().__init__(config, model_config, device_mesh)

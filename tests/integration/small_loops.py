@@ -1,4 +1,4 @@
-"""An agent loop of a user with several outputs per session, in a module that only PYTHONPATH leads to."""
+"""A user's agent loop with several outputs per session, in a module found only through PYTHONPATH."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentL
 
 
 class Drafts(SingleTurnAgentLoop):
-    """The first half of the response as a draft of its own, then the response; the reward is about the latter."""
+    """The first half of the response as a separate draft, then the response; the reward is for the latter."""
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:  # type: ignore[override]
         whole = await super().run(sampling_params, **kwargs)

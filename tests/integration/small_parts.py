@@ -1,4 +1,4 @@
-"""Parts of a user, in a module that only PYTHONPATH leads to; named by `selectors` and `observers`."""
+"""A user's parts, in a module found only through PYTHONPATH; named by `selectors` and `observers`."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ class EvenSessions(Selector):
 
 
 class AdvantagesSeen(Observer):
-    """The mean size of advantages by even and odd sessions, once the update is over."""
+    """The sum of absolute advantages over even and over odd sessions, after the update."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._metrics: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""A tool of a user's, and a task that cannot be solved without it, in a module that only PYTHONPATH leads to.
+"""A user's tool, and a task that cannot be solved without it, in a module found only through PYTHONPATH.
 
-A prompt is a key of two letters, the answer a digit that only the tool knows. Some keys refer to another one: these
-take two calls.
+A prompt is a key of two letters, the answer a digit that only the tool knows. Some keys refer to another key and take
+two calls.
 """
 
 import hashlib
@@ -13,12 +13,12 @@ from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import ToolResponse
 
 LETTERS = "abcdefghijklmnop"
-# Ends a prompt and the tool's answer in the chat template of `tool_model.py`; the model answers behind the last one.
+# Ends a prompt and the tool's answer in the chat template of `tool_model.py`; the model answers after the last one.
 END_OF_MESSAGE = ">"
 
 
 def entry(key: str) -> str:
-    """What the table has for a key: a digit, or the key of another entry that has one; "?" if it is no key."""
+    """The table's entry for a key: a digit, or the key of another entry that has one; "?" if it is not a key."""
     if len(key) != 2 or not set(key) <= set(LETTERS):
         return "?"
     digest = hashlib.sha256(key.encode()).digest()
@@ -39,7 +39,7 @@ def solve(key: str) -> str:
 
 
 class LookUp(BaseTool):
-    """Looks a key up; small_tools.yaml has its schema."""
+    """Looks up a key; small_tools.yaml has its schema."""
 
     async def execute(
         self, instance_id: str, parameters: dict[str, Any], **kwargs: Any
@@ -50,7 +50,7 @@ class LookUp(BaseTool):
 def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None, **kwargs: Any
 ) -> dict[str, Any]:
-    """Score what the model wrote behind the last answer of the tool: verl hands over the whole session."""
+    """Score what the model wrote after the tool's last answer: verl passes the whole session."""
     pred = solution_str.rpartition(END_OF_MESSAGE)[2].strip()
     score = float(pred == ground_truth)
     return {"score": score, "acc": score, "pred": pred}

@@ -1,7 +1,7 @@
-"""`make demo` and `make demo-arc` from a fresh clone, as on a bare machine: no compiler, and nobody was here before.
+"""`make demo` and `make demo-arc` from a fresh clone, as on a bare machine: no compiler, and no files of earlier runs.
 
-The environment is empty but for where packages come from; home and temporary folder are empty, and the programs on the
-path are those that every Debian has, and what the README asks for.
+The environment has only the settings for package sources. The home and temporary folders are empty, and the programs on
+the path are those that every Debian has and those that the README asks for.
 """
 
 import json
@@ -19,7 +19,7 @@ from lab import ROOT
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(5400)]
 
-# Of Debian's essential packages, and what the README asks for: make (and git, for the clone) and Python 3.11.
+# From Debian's essential packages, and what the README asks for: make (and git, for the clone) and Python 3.11.
 PROGRAMS = (
     *(
         "bash",
@@ -59,19 +59,19 @@ PROGRAMS = (
     *("grep", "sed", "awk", "find", "xargs", "tar", "gzip", "dirname", "basename", "readlink", "realpath", "mktemp"),
     *("id", "uname", "hostname", "date", "sleep", "timeout", "nproc", "stty", "lscpu", "mount", "umount", "unshare"),
 )
-# Where packages come from; a machine may know it from the environment alone.
+# Settings for package sources, which a machine may have only in its environment.
 PACKAGE_SETTINGS = ("PIP_", "UV_", "SSL_CERT_", "REQUESTS_CA_", "CURL_CA_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 
 @dataclass(frozen=True)
 class BareMachine:
-    """A clone, and all of the environment that its commands get."""
+    """A clone, and the whole environment of its commands."""
 
     clone: Path
     environment: dict[str, str]
 
     def make(self, target: str) -> str:
-        """What `make` prints; its end is printed for whoever watches."""
+        """Run `make` and return its output, the end of which is also printed."""
         result = subprocess.run(
             ["make", target], cwd=self.clone, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, timeout=5000, check=False,
@@ -86,7 +86,7 @@ class BareMachine:
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[BareMachine]:
-    # Of a short name: Ray's sockets are in the temporary folder, and their paths may have 107 characters.
+    # A short name: Ray's sockets are in the temporary folder, and their paths may have at most 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="bare", dir="/tmp"))
     try:
         for name in ("bin", "home", "t"):
@@ -95,7 +95,7 @@ def machine() -> Iterator[BareMachine]:
             found = shutil.which(program)
             if found is not None:
                 (folder / "bin" / program).symlink_to(found)
-        # Not a shim of pyenv, which looks for its versions at home.
+        # Not a pyenv shim, which looks for its versions in the home folder.
         (folder / "bin/python3.11").symlink_to(Path(sys._base_executable).resolve())
         environment = {name: value for name, value in os.environ.items() if name.upper().startswith(PACKAGE_SETTINGS)}
         own_settings = Path.home() / ".config/pip/pip.conf"
@@ -124,7 +124,7 @@ def test_make_demo_trains_to_the_end(machine: BareMachine):
     summary = machine.summary("fast_dapo_demo")
     assert summary["global_steps"] == summary["total_training_steps"] == 40
     assert summary["val_accuracy_after"] > summary["val_accuracy_before"] + 0.1
-    # Batches of 32 prompts with 2 to 4 rollouts each, and none is thrown away.
+    # Batches of 32 prompts with 2 to 4 rollouts each, and none is discarded.
     assert 40 * 32 * 2 < summary["rollouts_generated"] == summary["rollouts_trained"] < 40 * 32 * 4
     assert "validation accuracy" in printed
     assert _compiled(machine) == []
@@ -133,7 +133,7 @@ def test_make_demo_trains_to_the_end(machine: BareMachine):
 def test_make_demo_arc_trains_to_the_end(machine: BareMachine):
     printed = machine.make("demo-arc")
     summary = machine.summary("golden_redaction_demo")
-    assert summary["global_steps"] == summary["total_training_steps"] == 120
+    assert summary["global_steps"] == summary["total_training_steps"] == 240
     golden = summary["golden"]
     assert golden["labelled_tokens"] > 100
     assert golden["intended_way"] > 0.8

@@ -1,4 +1,4 @@
-"""`python -m recipe.golden_redaction.main` as a user runs it; with a learning rate of 0, the control of everything."""
+"""`python -m recipe.golden_redaction.main` as a user runs it, with a learning rate of 0 as the control."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def _run(*overrides: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def control(golden_assets: GoldenAssets, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """LoRA, so that the reference is the actor without its adapter."""
+    """A run with LoRA, so that the reference is the actor without its adapter."""
     folder = tmp_path_factory.mktemp("golden_control") / "run"
     result = _run(
         *golden_assets.overrides(),

@@ -1,5 +1,5 @@
-"""`python -m recipe.tracin.main` as a user runs it, and verl's own command: PPO with a critic and LoRA, and what a run
-leaves behind.
+"""`python -m recipe.tracin.main` as a user runs it, and verl's own command: PPO with a critic and LoRA, and the files
+of a run.
 """
 
 import json
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"}
 
 
-# verl's command has chosen its platform before it knows of a backend.
+# verl's command chooses its platform before it knows about the backend.
 PROGRAMS = {
     "own": (("recipe.tracin.main",), {}),
     "verls": (("verl.trainer.main_ppo", "+recipe=tracin"), {"VERL_PLATFORM": "cpu"}),

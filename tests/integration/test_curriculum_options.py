@@ -48,7 +48,7 @@ def test_streaming_continues_prompts_while_others_are_still_screened(lab: Lab):
     assert len({key.rsplit("_", 2)[0] for key in metrics["batch_keys"]}) == 8
     assert len(metrics["batch_keys"]) == 8 * 16
     assert any(continued and screened for continued, screened in dispatches)
-    # One weight version: everything that began has ended, and the surplus waits.
+    # One weight version: everything that was started has finished, and the surplus waits.
     assert metrics["curriculum/sample_age/max"] == 0
     assert in_flight == 0
     assert stored == live
@@ -71,7 +71,7 @@ def test_sequential_screening_with_a_posterior_spends_less_on_each_prompt(lab: L
     with lab.settings(**POSTERIOR, curriculum__screening="sequential", curriculum__screening_chunk=1):
         metrics = [lab.step() for _ in range(3)]
         while "curriculum/screening_rollouts/mean" not in metrics[-1]:
-            metrics.append(lab.step())  # a surplus of the steps before was a whole batch
+            metrics.append(lab.step())  # the surplus of earlier steps was a whole batch
         observed, position = lab.call(
             lambda trainer: (
                 trainer.collector.predictor.posterior._passes + trainer.collector.predictor.posterior._fails,
@@ -81,7 +81,7 @@ def test_sequential_screening_with_a_posterior_spends_less_on_each_prompt(lab: L
     records = [json.loads(line) for line in (lab.run_dir / "prompts.jsonl").read_text().splitlines()]
     steps = {record["step"] for record in _records_of_last_step(lab)}
     last = [record for record in records if record["step"] in steps and record["event"] != "trained"]
-    # The predictor saw every rollout of the last step, those of a continuation too.
+    # The predictor saw every rollout of the last step, including those of a continuation.
     assert all(observed[position[record["index"]]] >= record["samples"] for record in last)
     assert all(record["samples"] in (1, 2) for record in last if record["event"] == "screening")
     assert metrics[-1]["curriculum/screening_rollouts/mean"] < 4
@@ -172,7 +172,7 @@ def test_horvitz_thompson_weights_the_advantages_of_whole_groups(lab: Lab):
 
 
 def test_continuation_only_trains_on_rollouts_that_screening_has_not_seen(lab: Lab):
-    # What `resolve_group_size` does for a run that starts with it.
+    # `resolve_group_size` does this for a run that starts with this correction.
     with lab.settings(**STREAMING, curriculum__correction="continuation_only", actor_rollout_ref__rollout__n=12):
         metrics = lab.step()
         stored, live = lab.call(_names)
@@ -212,7 +212,7 @@ def test_samples_beyond_the_staleness_bound_are_never_trained_on_and_their_promp
             prompts = lab.call(lambda trainer: trainer.collector.controller.conservation())
             assert prompts.pop("added") == sum(prompts.values())
         stored, live = lab.call(_names)
-    # Merged leaves prompts behind at the end of every step, with their continuations (wait) or without them (drop);
-    # under new weights they are too old.
+    # The merged schedule has unfinished prompts at the end of every step, with their continuations (wait) or without
+    # them (drop); under new weights they are too old.
     assert expired > 0
     assert stored == live

@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md, as files of a user, on the real Ray, FSDP2 and vLLM."""
+"""The examples of docs/extending.md, as a user's files, on real Ray, FSDP2 and vLLM."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from verl_ext.run.metrics_stream import read_metrics
 pytestmark = [pytest.mark.integration, pytest.mark.release, pytest.mark.timeout(900)]
 
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
-# Not the whole recipe, which tests/unit/test_documentation.py starts: it is a package.
+# Without the whole recipe, which is a package: tests/unit/slow/test_documentation.py starts it.
 EXAMPLES = dict(
     re.findall(
         r'^```python title="recipe/mine/((?:brief|uncut|half_first)\.py)"\n(.+?)^```$', PAGE, re.MULTILINE | re.DOTALL
@@ -25,7 +25,7 @@ EXAMPLES = dict(
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a user with the three files; the modules are imported by their bare names from there."""
+    """A user's folder with the three files, whose modules are imported from there by their bare names."""
     folder = tmp_path_factory.mktemp("mine")
     for name, code in EXAMPLES.items():
         (folder / name).write_text(code, encoding="utf-8")
@@ -72,7 +72,7 @@ def test_a_selector_of_ones_own_takes_rollouts_out_of_the_update(demo_assets: No
         *(word for word in TINY if not word.startswith(("+experiment", "data.gen_batch_size"))),
         "+experiment=tracin_arithmetic",
         "tracin.enable=false",
-        # Some answers have more tokens than that, and are cut.
+        # Some answers have more tokens and are cut.
         "data.max_response_length=4",
         "data.train_batch_size=8",
         "actor_rollout_ref.rollout.n=4",

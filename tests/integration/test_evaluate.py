@@ -1,4 +1,4 @@
-"""`python -m recipe.fast_dapo.evaluate` on the real vLLM, and what the demo's base model must look like."""
+"""`python -m recipe.fast_dapo.evaluate` on real vLLM, and the pass rates that the demo's base model must have."""
 
 import json
 import os
@@ -105,7 +105,7 @@ def test_samples_are_judged_by_another_threshold_without_an_engine(train_pool: t
 
 @pytest.fixture(scope="module")
 def checkpoint(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The base model as a run of one rank saves it; `test_evaluation_checkpoint.py` has verl's own saving."""
+    """The base model as a run of one rank saves it; `test_evaluation_checkpoint.py` tests verl's own saving."""
     from transformers import AutoModelForCausalLM
 
     step = tmp_path_factory.mktemp("run") / "global_step_7"
@@ -117,7 +117,7 @@ def checkpoint(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def test_a_checkpoint_is_evaluated_with_the_settings_of_a_validation(checkpoint: Path, tmp_path: Path):
-    """Of the likeliest token alone, all samples are the same; top-p and top-k are asked one after the other."""
+    """With only the likeliest token left, all samples are the same; top-p and top-k are tested one after the other."""
     output = tmp_path / "out"
     common = ("--data", f"{DATA}/val.parquet", "--n", "4", "--limit", "64", "--output")
     first = _evaluate(*common, str(output), "--top_p", "0.001", model=checkpoint, cwd=tmp_path)

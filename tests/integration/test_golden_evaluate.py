@@ -1,5 +1,5 @@
-"""`python -m recipe.golden_redaction.evaluate` on the real vLLM and sandbox: a random model, golden solutions that end
-in a comment, and so programs that most continuations of a short hidden end leave right."""
+"""`python -m recipe.golden_redaction.evaluate` on real vLLM and sandbox, with a random model. The golden solutions end
+in a comment, so that most continuations of a short hidden end leave the program correct."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ K, N, TASKS = 4, 8, ("aaaaaaaa", "bbbbbbbb", "cccccccc")  # the last has no gold
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model with bytes for tokens, three tasks, two golden solutions, fresh pairs, visited states."""
+    """A random model with byte tokens, three tasks, two golden solutions, fresh pairs, visited states."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in TASKS[:2]:
         (folder / "golden" / f"{name}.py").write_text(SOURCE)
     _write_tasks(folder)
-    # Of two fresh pairs the golden rule solves the one.
+    # The golden rule solves one of the two fresh pairs.
     pairs = [{"input": [[1, 2]], "output": [[2, 1]]}, {"input": [[1, 2]], "output": [[1, 2]]}]
     with gzip.open(folder / "fresh.jsonl.gz", "wt") as stream:
         stream.write(json.dumps({"id": TASKS[0], "pairs": pairs}) + "\n")
@@ -128,7 +128,7 @@ def test_programs_are_judged_on_examples_test_and_fresh_pairs(evaluated: tuple[s
     assert near["metrics"]["fresh_solved"] == 0
     submitted = json.loads((folder / "out/submission.json").read_text())
     assert submitted == {task: [{"attempt_1": [[0]], "attempt_2": [[0]]}] for task in TASKS}
-    for state in states.values():  # random bytes are no program
+    for state in states.values():  # random bytes are not a program
         assert (state["num_labels"], state["num_passed"], state["metrics"]["test_solved"]) == (N, 0, 0)
 
 

@@ -1,7 +1,7 @@
 """`TokenTrainingWorker` on verl's real training worker and FSDP2 engine, against plain torch.
 
 1 and 2 CPU processes (2: `make test-release`), no Ray. verl runs in float64 here, so that 1e-10 separates an exact
-number from a nearly right one; lower precisions are asked whether they move log-probs the intended way.
+number from a nearly right one; lower precisions are only checked to move log-probs the intended way.
 """
 
 import math
@@ -37,12 +37,12 @@ Rows = list[dict[str, Any]]
 
 
 def plain_log_probs(model: torch.nn.Module, row: dict[str, Any]) -> torch.Tensor:
-    """(K,) of one state alone, un-padded."""
+    """(K,) log-probs of one unpadded state."""
     return model(input_ids=torch.tensor([row["ids"]])).logits[0, -1].log_softmax(dim=-1)[list(row["tokens"])]
 
 
 def make_rows(model: torch.nn.Module) -> Rows:
-    """Labelled states of 1 to 17 tokens; preferred tokens, dispreferred ones, ones without a label and ones past it."""
+    """Labelled states of 1 to 17 tokens, with preferred, dispreferred and unlabelled tokens and one past its target."""
     generator = torch.Generator().manual_seed(3)
 
     def number(low: int, high: int) -> int:
@@ -61,7 +61,7 @@ def make_rows(model: torch.nn.Module) -> Rows:
         targets = [ways[sign] * value for sign, value in zip(advantages, log_probs, strict=True)]
         if place == 4:
             targets[0] = log_probs[0] + advantages[0] * -1.0
-        # What a 32-bit number can be: the worker's targets are some.
+        # Rounded to 32 bits, as the worker's targets are.
         rows.append(row | {
             "targets": tuple(torch.tensor(targets).tolist()),
             "advantages": advantages,
@@ -88,7 +88,7 @@ def rows(folder) -> Rows:
 
 @pytest.fixture(scope="module")
 def found(folder) -> Found:
-    """What the processes of each world size found."""
+    """Results of the processes of each world size."""
     return Found(ranks.all_worlds, folder)
 
 
@@ -133,7 +133,7 @@ def test_hidden_norms_are_measured_only_if_asked_for(found, world):
 
 
 class PlainTraining:
-    """The same updates in this process: one state a forward, torch's AdamW, a cosine over the calls."""
+    """The same updates in this process: one state per forward pass, torch's AdamW, a cosine schedule over the calls."""
 
     def __init__(self, folder: Path, rows: Rows) -> None:
         model = oracle.load_model(folder, FULL, torch.float64)
@@ -189,10 +189,10 @@ def test_updates_are_those_of_plain_adamw(found, plain, world):
     result = found[world]["update"]
     updates = [[rank[number] for rank in call] for call in result["updates"] for number in range(len(MINI_BATCHES))]
     assert [sum(rank["loss"] for rank in ranks) for ranks in updates] == pytest.approx(plain.losses, rel=1e-9)
-    # AdamW hardly sees the scale of a gradient: its norm does.
+    # AdamW is nearly invariant to the scale of a gradient; its norm is not.
     for ranks_, norm in zip(updates, plain.norms, strict=True):
         assert [rank["grad_norm"] for rank in ranks_] == pytest.approx([norm] * world, rel=1e-6)
-    # Or clipping would not have been tested.
+    # Otherwise clipping would not have been tested.
     assert max(plain.norms) > CLIP
     if world > 1:
         assert updates[1][1]["loss"] == 0.0 != updates[1][0]["loss"]
@@ -229,7 +229,7 @@ def test_tokens_past_their_targets_move_nothing(found, world):
 
 
 def movements(found: dict[str, Any]) -> list[tuple[str, float]]:
-    """Kind and share of the way of every labelled token that has one to go."""
+    """Kind of movement and share of the distance covered, of every labelled token that is not yet at its target."""
     after, moved = iter(found["after"]), []
     for row in found["rows"]:
         own = [next(after) for _ in row["tokens"]]
@@ -246,7 +246,7 @@ def test_several_steps_end_at_the_targets_and_no_further(found, rows, world, nam
     moved = movements(result[name])
     assert {kind for kind, _ in moved} == {"intended"}
     assert all(0.8 < share < 1.0 for _, share in moved)
-    # One step of that length is another matter.
+    # A single step of that length does not.
     assert sum(not 0.8 < share < 1.0 for _, share in movements(result[f"one {name}"])) > len(moved) / 2
     updates = [rank[0] for rank in result[name]["updates"]]
     assert len({update["num_steps"] for update in updates}) == 1
@@ -269,7 +269,7 @@ def test_the_targets_size_reaches_the_weights_with_several_steps_alone(found, wo
     assert result["one far"]["after"] == result["one near"]["after"]
     far, near = (torch.tensor(result[name]["after"]) for name in ("far", "near"))
     assert (far - near).abs().max() > 0.1
-    # However many ranks share the states.
+    # Regardless of the number of ranks that share the states.
     torch.testing.assert_close(
         far, torch.tensor(found[1]["approach"]["far"]["after"]), rtol=0, atol=1e-6, check_dtype=False
     )
@@ -278,7 +278,7 @@ def test_the_targets_size_reaches_the_weights_with_several_steps_alone(found, wo
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_state_is_one_row_of_one_forward_within_the_limits_of_tokens(found, rows, world):
     def planned(parts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
-        """[rank] sizes of its forwards; a rank without a state of its own takes part with one."""
+        """[rank] sizes of its forward passes; a rank without its own state takes part with one."""
         lengths = [[len(rows[index]["ids"]) for index in part] for part in parts]
         plan = [micro for part in lengths for micro in plan_micro_batches(part, world, max_tokens)]
         return [[len(micro[rank]) or 1 for micro in plan] for rank in range(world)]

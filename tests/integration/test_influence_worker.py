@@ -47,7 +47,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(folder) -> Found:
-    """What the processes of each world size found."""
+    """Results of the processes of each world size."""
     return Found(all_worlds, folder)
 
 
@@ -178,14 +178,14 @@ def test_preconditioned_scores_are_those_of_autograd_and_adams_second_moments(fo
         wanted = wanted - torch.tensor(own, dtype=torch.float64)
     assert relative(after["scores"], wanted) < TOLERANCE[case.engine.precision]
     assert after["identity"] < TOLERANCE[case.engine.precision]
-    # Without a state, of the plain gradient.
+    # Without optimizer state, scores are those of the plain gradient.
     assert relative(before["scores"], after["scores"]) > 0.1
     if not case.in_batch:
         assert relative(before["scores"], oracle.products(plain, oracle.total(expected.validation_rows(case)))) < 1e-10
 
 
 def test_the_oracle_tells_mini_batches_and_terms_apart(expected):
-    """Or the cases above would all ask the same."""
+    """Otherwise the cases above would all test the same."""
     plain = expected.rows(Case())
     for other in (Case(terms=False), *(Case(mode=mode) for mode in oracle.MODES[1:])):
         assert relative(flat(oracle.total(expected.rows(other))), flat(oracle.total(plain))) > 0.05
@@ -223,7 +223,7 @@ def test_one_pass_updates_as_masking_rows_does(found, expected, case, world):
         assert not selects[NUM_ROWS // world :].any()
     elif case.engine.optimizer == "SGD":
         assert not selects.all()
-        # As two passes score, too.
+        # The same scores as with two passes.
         wanted = oracle.products(expected.rows(case), oracle.total(expected.validation_rows(case)))
         assert relative(result["scores"], wanted) < tolerance
 
@@ -251,7 +251,7 @@ def test_a_lost_row_ends_the_run(found):
     result = found[2]["misplaced row"]
     assert result["right"] < TOLERANCE["fp64"]
     assert "add up to something else" in result["lost"]
-    # A sum does not tell whose its parts are: that is for the comparison with autograd to see.
+    # A sum does not show whose its parts are; the comparison with autograd does.
     assert result["given away"] < TOLERANCE["fp64"]
 
 

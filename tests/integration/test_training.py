@@ -1,4 +1,4 @@
-"""The trainer on the real Ray, FSDP2, vLLM and TransferQueue: what holds at every step."""
+"""The trainer on real Ray, FSDP2, vLLM and TransferQueue: what holds at every step."""
 
 import json
 import shutil
@@ -57,13 +57,13 @@ def test_a_step_trains_on_complete_groups_of_informative_prompts(lab: Lab):
         sessions.setdefault(uid, set()).add(int(session))
     assert len(sessions) == 8
     assert all(group == set(range(16)) for group in sessions.values())
-    # A group whose rewards are all equal has no advantage: none of these was let through by screening.
+    # A group whose rewards are all equal has no advantage: screening let none of these through.
     assert 0 < metrics["critic/score/mean"] < 1
     assert metrics["curriculum/trained_rollouts"] == 8 * 16
 
 
 def test_log_probs_of_samples_and_prompts_need_no_compiler_and_leave_no_cache(lab: Lab):
-    """The lab's processes have none, and a cache of their own."""
+    """The lab's processes have no compiler, and they have their own cache."""
 
     def prompt_log_probs(trainer: Any) -> list[float]:
         import ray
@@ -214,7 +214,7 @@ def test_parts_of_ones_own_join_by_configuration(lab: Lab):
     odd = [key for key in metrics["batch_keys"] if int(key.rsplit("_", 2)[1]) % 2]
     assert len(odd) == 8 * 8
     assert metrics["even_sessions/left_out"] == 0.5
-    # The update saw no advantage of theirs; afterwards everything is as it was.
+    # The update saw no advantages of these rows; afterwards everything is restored.
     assert all((seen[key] == 0) == (key in odd) for key in metrics["batch_keys"])
     assert metrics["seen/odd"] > 0 < metrics["seen/even"]
     assert state == {"num_steps": 1}
@@ -227,7 +227,7 @@ def test_state_restores_to_the_same_curriculum(lab: Lab):
         trainer.load_signal_state(json.loads(json.dumps(before)))
         after = trainer.signal_state()
         for state in (before, after):
-            del state["totals"]["seconds"], state["totals"]["seconds_by_phase"]  # time goes on
+            del state["totals"]["seconds"], state["totals"]["seconds_by_phase"]  # time passes
         return before, after
 
     before, after = lab.call(round_trip)
@@ -267,7 +267,7 @@ def test_a_disk_that_fills_up_during_a_checkpoint_spares_the_one_before(lab: Lab
     assert checkpoints.steps() == [first]
     assert find_damage(checkpoints.at(first)) is None
     assert not checkpoints.saving.exists()
-    # The trainer is as it was: with room again, it goes on.
+    # The trainer is unchanged: once there is space again, it continues.
     ballast.unlink()
     lab.call(save, str(checkpoints.path))
     lab.step()
@@ -298,7 +298,7 @@ def test_too_many_generation_rounds_end_with_an_error_after_a_checkpoint(lab: La
 
 
 def test_the_guard_fires_when_the_weights_do_not_reach_the_engine(lab: Lab):
-    """Negative control: the synchronisation is switched off, and nothing else."""
+    """Negative control: only the synchronisation is switched off."""
 
     def step_without_sync(trainer: Any) -> None:
         from verl_ext.serving import data_plane
@@ -306,7 +306,7 @@ def test_the_guard_fires_when_the_weights_do_not_reach_the_engine(lab: Lab):
         trainer.timing_raw = {}
         batch = trainer.step({}, trainer.timing_raw)
         data_plane.clear(batch.keys, batch.partition_id)
-        # The engine claims the new version without having it: what a broken weight transfer looks like.
+        # The engine claims the new version without having it, as after a broken weight transfer.
         for server in trainer.watchdog._servers:
             import ray
 
@@ -321,7 +321,7 @@ def test_the_guard_fires_when_the_weights_do_not_reach_the_engine(lab: Lab):
         lab.call(steps_without_sync)
 
     def repair(trainer: Any) -> None:
-        start_over(trainer)  # what the stale engine generated claims to be fresh
+        start_over(trainer)  # rollouts of the stale engine claim to be fresh
         trainer.checkpoint_manager.update_weights(trainer.global_steps - 1)
 
     lab.call(repair)
@@ -329,7 +329,7 @@ def test_the_guard_fires_when_the_weights_do_not_reach_the_engine(lab: Lab):
 
 
 def test_a_killed_vllm_engine_ends_the_run_with_its_name(lab: Lab):
-    """Last: the engine does not come back."""
+    """Runs last: the engine does not come back."""
     import time
 
     import psutil

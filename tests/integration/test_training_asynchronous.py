@@ -1,7 +1,7 @@
-"""verl's asynchronous trainers: what is in flight when a batch is whole goes on under the next weights.
+"""verl's asynchronous trainers: rollouts in flight when a batch is complete continue under the next weights.
 
-With engines on the actor's devices (`colocate_async`) it waits while the actor is trained; with devices of their own
-(`separate_async`) it goes on, two updates share a step, and the weights come over the checkpoint engine.
+With engines on the actor's devices (`colocate_async`), they wait while the actor is trained. With engines on separate
+devices (`separate_async`), they continue, two updates share a step, and the checkpoint engine transfers the weights.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ ENGINES_APART = "actor_rollout_ref.hybrid_engine=false"
 
 @dataclass(frozen=True)
 class Mode:
-    """A trainer of verl's, and an engine."""
+    """One of verl's trainers, and an engine."""
 
     name: str
     overrides: tuple[str, ...]
@@ -59,7 +59,7 @@ RELEASE = [
     ids=lambda mode: mode.name,
 )
 def mode(request: pytest.FixtureRequest) -> Mode:
-    """Of the module: the tests of one mode come together."""
+    """Module-scoped, so that the tests of one mode run together."""
     return request.param
 
 
@@ -83,7 +83,7 @@ def _of_a_controller(trainer: Any, controller: Any) -> dict[str, Any]:
         "classes": [kind.__name__ for kind in type(trainer).__mro__],
         "prompts": controller.conservation(),
         "rollouts": controller.rollout_conservation(),
-        # Finished sessions of a prompt in flight are stored before its report comes.
+        # Finished sessions of a prompt in flight are stored before its report arrives.
         "lost": sorted(controller.live_names() - set(data_plane.tags("train")) - trainer.collector.prompt_rows.uids),
     }
 
@@ -108,9 +108,9 @@ def test_two_phases_go_on_over_an_update(lab: Lab, mode: Mode):
         metrics = [lab.step() for _ in range(3)]
         _check(lab, mode, metrics)
     assert all(len(each["batch_keys"]) == 8 * 16 for each in metrics)
-    # When a batch is whole. Engines of their own may have finished the rest by the end of the step.
+    # Counted when the batch is complete: separate engines may have finished the rest by the end of the step.
     assert max(each["curriculum/in_flight_prompts"] for each in metrics) > 0
-    # One batch ahead: what was in flight is trained on a version later, or two.
+    # One batch ahead: rollouts in flight are trained on one or two versions later.
     assert 1 <= max(each["curriculum/sample_age/max"] for each in metrics) <= 4
 
 

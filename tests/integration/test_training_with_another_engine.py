@@ -1,4 +1,4 @@
-"""Fast DAPO and TracIn with an engine that is not vLLM: what they need of one is verl's interface, and no more."""
+"""Fast DAPO and TracIn with an engine other than vLLM: they need only verl's interface."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ from lab import CHOOSE_SETTINGS, DATA, Lab
 
 from verl_ext.core.errors import RolloutEngineError
 
-# Of a release: a trainer of its own takes a minute, and few changes reach what is shown here.
+# Only before a release: a separate trainer takes a minute, and few changes affect what is tested here.
 pytestmark = pytest.mark.release
 
 TWO_PHASE = {"tracin__enable": False}
@@ -35,7 +35,7 @@ def lab(labs: Any, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def steps(lab: Lab, count: int) -> list[dict[str, Any]]:
-    """Of which every one finds that the engine serves the actor's weights, though each changes them."""
+    """Metrics of some steps; in each, the engine serves the actor's weights, although each step changes them."""
     made = [lab.step() for _ in range(count)]
     for metrics in made:
         assert metrics["actor/grad_norm"] > 0
@@ -72,7 +72,7 @@ def test_tracin_scores_every_rollout(lab: Lab):
 
 
 def test_the_death_of_its_server_ends_the_run_with_a_name(lab: Lab):
-    """Last: the engine does not come back."""
+    """Runs last: the engine does not come back."""
 
     def kill_and_step(trainer: Any) -> None:
         import ray

@@ -1,6 +1,6 @@
 """Golden redaction on real Ray, FSDP2, vLLM and sandbox: one trainer, a small model that makes mistakes, many steps.
 
-Tasks and model are made here: rules of golden solutions on grids drawn at random, and solutions with mistakes in them.
+Tasks and model are made here: rules of golden solutions on random grids, and solutions with mistakes in them.
 """
 
 import json
@@ -46,7 +46,7 @@ def test_labelled_tokens_move_as_intended_in_the_serving_engine(golden_lab: Lab)
     moved = advantages * (_numbers(entries, "log_prob_after_engine") - _numbers(entries, "log_prob_before"))
     labelled = advantages != 0
     assert np.mean(moved[labelled] > 1e-4) >= 0.8
-    # What was measured in the engine is what the actor says of the same weights.
+    # The engine and the actor measure the same for the same weights.
     served, trained = _numbers(entries, "log_prob_after_engine"), _numbers(entries, "log_prob_after_trainer")
     assert np.abs(np.exp(served) - np.exp(trained)).max() < 1e-3
     # The first step's policy is the reference.
@@ -131,7 +131,7 @@ def test_the_next_states_are_visited_while_the_actor_is_trained(golden_lab: Lab)
     golden_lab.step()
     metrics, problems, saved, counted = golden_lab.call(ahead)
     versions = [entry["weight_version"] for entry in _all_entries(golden_lab)[-3:]]
-    # The first is made as the step begins; then each is as old as the weights of the step before.
+    # The first visit is made as the step begins; after that, each uses the weights of the step before.
     steps = [entry["step"] for entry in _all_entries(golden_lab)[-3:]]
     assert [step - version for step, version in zip(steps, versions, strict=True)] == [1, 2, 2]
     assert problems[0] != problems[1] != problems[2]
@@ -232,7 +232,7 @@ def test_an_engine_that_serves_other_weights_is_caught(golden_lab: Lab):
 
 
 def test_a_killed_actor_ends_the_run_with_its_name(golden_lab: Lab):
-    """Last: the actor does not come back."""
+    """Runs last: the actor does not come back."""
 
     def step_until_failure(trainer: Any) -> None:
         from verl_ext.launch.runner import name_failure
@@ -248,7 +248,7 @@ def test_a_killed_actor_ends_the_run_with_its_name(golden_lab: Lab):
 
 
 def _step(trainer: Any) -> dict[str, Any]:
-    """A step without the bookkeeping of the lab."""
+    """A step without the lab's bookkeeping."""
     from verl.utils.debug import marked_timer
 
     from verl_ext.serving import data_plane

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from lab import DATA, Lab
 
-# A cluster of its own, for a minute and a half; tests/unit has the same without engines.
+# Needs its own cluster, for a minute and a half; tests/unit tests the same without engines.
 pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 NUM_SESSIONS = 8 * 16
@@ -44,7 +44,7 @@ def _state(trainer: Any) -> tuple[set[str], set[str], set[str], set[str], set[st
 
 
 def _watch_advantages(trainer: Any) -> None:
-    """Note the advantages that the selectors are shown."""
+    """Record the advantages that the selectors get."""
     from verl_ext.serving import data_plane
 
     selector = trainer.selectors[-1]
@@ -77,7 +77,7 @@ def test_both_outputs_of_a_session_are_trained_on_with_its_advantage_and_freed(d
     assert metrics["curriculum/total/trained_rollouts"] == NUM_SESSIONS
 
     train, validation, influence, uids, live, kept = drafts_lab.call(_state)
-    # Prompts whose generation has begun have a name of their own there.
+    # Prompts whose generation has begun have their own name there.
     assert train - uids == {f"{key.rpartition('_')[0]}_{number}" for key in live for number in (0, 1)}
     assert validation == set()
     assert influence == set(kept)

@@ -1,7 +1,7 @@
 """Sessions of several turns with a tool, in verl's own `tool_agent` loop, on real Ray, FSDP2 and vLLM.
 
-The model asks the tool of `small_tools.py` now and then, for one prompt of three twice. What the tool wrote is part of
-a response; the model learns from its own tokens alone.
+The model sometimes calls the tool of `small_tools.py`, for one prompt in three twice. The tool's output is part of a
+response; the model learns only from its own tokens.
 """
 
 import json
@@ -15,7 +15,7 @@ from lab import CHOOSE_SETTINGS, ROOT, Lab
 from small_tools import END_OF_MESSAGE, entry
 from tool_model import CALL, END_OF_CALL, END_OF_TURN, make_assets
 
-# A cluster of its own, for some minutes.
+# Needs its own cluster, for several minutes.
 pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 ASSETS = ROOT / "outputs/look_up"
@@ -49,7 +49,7 @@ def lab(labs: Any, tool_overrides: list[str]) -> Lab:
         "tools",
         *tool_overrides,
         "actor_rollout_ref.actor.optim.lr=1e-3",
-        # The greedy model asks at once: no single guess is as likely as a call.
+        # The greedy model always calls the tool: no single guess is as likely as a call.
         "actor_rollout_ref.rollout.val_kwargs.temperature=1.0",
         "actor_rollout_ref.rollout.val_kwargs.n=4",
         "tracin.enable=true",
@@ -73,13 +73,13 @@ class Session:
 
     @property
     def pieces(self) -> list[tuple[bool, str]]:
-        """Text that the model wrote (true) and that it was given, in order."""
+        """Text that the model wrote (True) and text that it was given (False), in order."""
         numbered = groupby(zip(self.mask, self.tokens, strict=True), key=lambda pair: pair[0])
         return [(bool(own), "".join(token for _, token in group)) for own, group in numbered]
 
 
 def _watch_update(trainer: Any) -> None:
-    """Note the rows of the next update."""
+    """Record the rows of the next update."""
     from verl_ext.serving import data_plane
 
     update = trainer.actor_rollout_wg.update_actor
@@ -111,7 +111,7 @@ def _step_with_sessions(lab: Lab) -> tuple[dict[str, Any], list[Session]]:
 
 
 def _answers(text: str) -> str | None:
-    """What the tool answers to what the model wrote; None if that is no call."""
+    """The tool's answer to the model's text; None if the text is not a call."""
     _, call, rest = text.partition(CALL)
     key, end, _ = rest.partition(END_OF_CALL)
     return f"\n{entry(key)}{END_OF_MESSAGE}" if call and end else None
@@ -124,7 +124,7 @@ def _check(session: Session) -> None:
         if own:
             assert text.endswith(END_OF_TURN)
             assert answer == _answers(text)
-    # One advantage for all that the model wrote, in every turn; nothing for the tool.
+    # One advantage for all of the model's tokens, in every turn; none for the tool's.
     own = {round(advantage, 6) for advantage, mask in zip(session.advantages, session.mask, strict=True) if mask}
     given = {advantage for advantage, mask in zip(session.advantages, session.mask, strict=True) if not mask}
     assert len(own) == 1
@@ -142,7 +142,7 @@ def test_two_phases_train_on_every_turn_of_the_model_and_on_nothing_of_the_tool(
     assert len(sessions) == len(metrics["batch_keys"]) == metrics["curriculum/trained_rollouts"] == 8 * 16
     for session in sessions:
         _check(session)
-    # Guessed, asked once, asked twice.
+    # Guessed, called once, called twice.
     assert {1, 2, 3} <= set(_turns(sessions))
     assert {session.reward for session in sessions} == {0.0, 1.0}
     assert metrics["engine_guard/probs_diff_max"] < 1e-4
@@ -151,7 +151,7 @@ def test_two_phases_train_on_every_turn_of_the_model_and_on_nothing_of_the_tool(
 
 def test_tracin_scores_what_the_model_wrote_and_not_what_the_tool_did(lab: Lab):
     def scores(trainer: Any) -> list[list[float]]:
-        """Of one batch: as it is, with garbage for the tool's advantages, and with garbage for the model's."""
+        """Record scores of one batch: unchanged, with garbage as the tool's or the model's advantages, unchanged."""
         from verl_ext.serving import data_plane
 
         selector = trainer.selectors[-1]
@@ -189,7 +189,7 @@ def test_tracin_scores_what_the_model_wrote_and_not_what_the_tool_did(lab: Lab):
         records = [json.loads(line) for line in (lab.run_dir / "influence.jsonl").read_text().splitlines()]
     assert given == plain == again != own
     assert [record["score"] for record in records] == plain
-    # As the group has it, not diluted by the tool's tokens.
+    # The group's advantages, not diluted by the tool's tokens.
     assert {record["advantage"] > 0 for record in records} == {True, False}
     by_prompt = {}
     for record in records:
@@ -202,7 +202,7 @@ def test_tracin_scores_what_the_model_wrote_and_not_what_the_tool_did(lab: Lab):
 
 def test_choose_trains_on_everything_that_it_generated_and_learns_to_ask(lab: Lab):
     def accuracy(trainer: Any) -> float:
-        """Of four rollouts of each validation prompt, the share that is right."""
+        """The accuracy over four rollouts per validation prompt."""
         return float(trainer._validate()["val-core/look_up/acc/mean@4"])
 
     before = lab.call(accuracy)
@@ -221,6 +221,6 @@ def test_choose_trains_on_everything_that_it_generated_and_learns_to_ask(lab: La
         for session in seen:
             _check(session)
     assert after > before + 0.1
-    # Nobody guesses any more.
+    # It guesses less often.
     assert _turns(sessions[0])[1] > 0
     assert _turns(sessions[-1])[1] < _turns(sessions[0])[1]

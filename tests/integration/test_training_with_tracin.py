@@ -13,9 +13,9 @@ from verl_ext.core.errors import WorkerDiedError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
-# Whatever the policy and the draw: eight prompts that it solves now and then, so that gradients have both signs.
+# Whatever the policy and the random draw: eight prompts that it solves sometimes, so that gradients have both signs.
 MIXED = {"curriculum__enable": True, "data__gen_batch_size": 24}
-# Eight prompts of any kind; it happens that none of them has an advantage.
+# Eight prompts of any kind; sometimes none of them has an advantage.
 PLAIN = {"curriculum__enable": False, "data__gen_batch_size": 8}
 NUM_ROWS = 8 * 16
 
@@ -25,14 +25,14 @@ def tracin_lab(labs: Any) -> Lab:
     return labs.get(
         "tracin",
         "tracin.enable=true",
-        # Here the demo's own validation prompts: nothing is evaluated.
+        # The demo's own validation prompts, because nothing is evaluated here.
         f"tracin.validation_files={DATA}/val.parquet",
         "tracin.validation.strategy=contrast",
         "tracin.validation.pool_size=48",
         "tracin.validation.k=16",
         "tracin.check_identity_every=1",
         "actor_rollout_ref.model.lora_rank=4",
-        # So small that the last of these steps still finds the policy of the first: mixed prompts, both signs.
+        # So small that the policy hardly changes over these steps: prompts stay mixed, scores have both signs.
         "actor_rollout_ref.actor.optim.lr=1e-4",
         "algorithm.adv_estimator=grpo",
     )
@@ -62,7 +62,7 @@ def test_every_sample_is_scored_and_those_with_a_positive_score_are_trained_on(t
     assert all(record["weight"] == (record["score"] > 0) for record in records)
     assert metrics["tracin/num_selected"] == sum(record["score"] > 0 for record in records) > 0
     assert metrics["tracin/mean_ip"] == pytest.approx(np.mean([record["score"] for record in records]))
-    # The texts of the extremes, whole: of the scores, and where scores and rewards disagree most.
+    # The whole texts of the extreme scores, and of the largest disagreements of score and reward.
     texts = [record for record in records if "response" in record]
     by_score = sorted(records, key=itemgetter("score"))
     failed = [record for record in by_score if record["reward"] == 0]
@@ -72,7 +72,7 @@ def test_every_sample_is_scored_and_those_with_a_positive_score_are_trained_on(t
     assert all("+" in record["prompt"] and record["prompt"].endswith("=") for record in texts)
     assert all(record["response"].strip().isdigit() for record in texts if record["reward"] == 1)
     assert any(record["score"] < 0 for record in records)
-    # Scores are of verl's own loss: they add up to the product of the two gradients.
+    # Scores use verl's own loss: they add up to the product of the two gradients.
     assert metrics["tracin/identity_error"] < 1e-4
     assert metrics["tracin/validation_gradient_norm"] > 0
     assert metrics["actor/grad_norm"] > 0
@@ -84,7 +84,7 @@ def test_validation_rollouts_serve_until_the_next_refresh(tracin_lab: Lab):
         _, stored, kept = tracin_lab.call(_names)
         records = _records(tracin_lab)
     made = [metrics["tracin/validation/rollouts_generated"] for metrics in steps]
-    # The trainer's step number may be even or odd by now; nothing is there at the first of these steps.
+    # The trainer's step number may be even or odd by now; at the first of these steps there are no rollouts yet.
     assert made in ([48, 0, 48, 0], [48, 48, 0, 48])
     chosen = [metrics["tracin/validation/chosen_at_step"] for metrics in steps]
     assert len(set(chosen)) == len([number for number in made if number])
@@ -101,7 +101,7 @@ def test_what_a_selection_masks_is_whole_again_after_the_update(tracin_lab: Lab)
         seen: list[list[int]] = []
 
         class Look(Observer):
-            # Without types: Ray sends along what functions name, but not what the body of a class does.
+            # Without type hints: Ray sends along the names that functions use, but not those in a class body.
             def observe(self, batch):
                 rows = data_plane.read(batch.keys, "train", ["response_mask"])
                 seen.append([int(row.sum()) for row in rows["response_mask"].unbind()])
@@ -151,7 +151,7 @@ def test_rows_that_leave_the_batch_leave_the_data_plane(tracin_lab: Lab):
         stored, _, _ = tracin_lab.call(_names)
     # Whole mini-batches of 16 rows: 8 of the 40 are dropped.
     assert len(metrics["batch_keys"]) == metrics["tracin/num_selected"] == 32
-    # The prompts of the next step may be under way; of this step nothing is left.
+    # Prompts of the next step may be in flight; nothing of this step remains.
     assert not stored & {record["key"] for record in _records(tracin_lab)}
 
 
@@ -189,7 +189,7 @@ def test_the_chosen_rollouts_travel_with_a_checkpoint(tracin_lab: Lab):
     assert before == after
     assert before["keys"]
     assert num_records > 0
-    # Nothing was lost, so nothing is made anew, unless the refresh is due anyway.
+    # Nothing was lost, so nothing is generated again, unless the refresh is due anyway.
     is_due = metrics["tracin/validation/chosen_at_step"] > before["chooser"]["step"]
     assert metrics["tracin/validation/rollouts_generated"] == (48 if is_due else 0)
 
@@ -210,7 +210,7 @@ def test_validation_prompts_that_are_trained_on_are_refused(tracin_lab: Lab):
 
 
 def test_a_killed_reward_worker_ends_the_run_with_its_name(tracin_lab: Lab):
-    """Last: it does not come back. Its rollouts are not tried again until their prompts are given up."""
+    """Runs last: it does not come back. The run ends at once, without retrying rollouts until prompts are given up."""
     tracin_lab.kill_worker("RewardLoopWorker")
     with pytest.raises(WorkerDiedError, match=r"the worker RewardLoopWorker \(process \d+ on .*\) died"):
         tracin_lab.step()
@@ -218,7 +218,7 @@ def test_a_killed_reward_worker_ends_the_run_with_its_name(tracin_lab: Lab):
 
 
 def _step(trainer: Any) -> dict[str, Any]:
-    """A step without the bookkeeping of the lab."""
+    """A step without the lab's bookkeeping."""
     from verl.utils.debug import marked_timer
 
     from verl_ext.serving import data_plane

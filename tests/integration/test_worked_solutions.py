@@ -19,7 +19,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "VER
 PROBLEMS = 32
 
 
-def test_tokens_of_worked_solutions_move_as_intended(tmp_path: Path):
+def test_tokens_of_worked_solutions_move_as_intended(demo_assets: None, tmp_path: Path):
     rows = pq.read_table(ROOT / "outputs/data/arithmetic/train.parquet").to_pylist()
     learnable = [row for row in rows if row["extra_info"]["kind"] == "core"][:PROBLEMS]
     solved = [row | {"golden_solution": row["reward_model"]["ground_truth"]} for row in learnable]

@@ -1,8 +1,8 @@
 """Runs of verl's trainers as a user starts them, killed (SIGKILL) and resumed to the end: both asynchronous ones with
 rollouts in flight; two phases, and choose with TracIn's selection.
 
-Two phases in the synchronous trainer: test_command_line.py. Another engine than vLLM is refused on the CPU backend, and
-nothing of a checkpoint depends on the engine.
+Two phases in the synchronous trainer: test_command_line.py. Engines other than vLLM are refused on the CPU backend, and
+checkpoints do not depend on the engine.
 """
 
 import json
@@ -64,7 +64,7 @@ CASES = [
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case.mode}-{case.method}")
 def case(request: pytest.FixtureRequest) -> Case:
-    """Of the module: one run serves all tests of a case."""
+    """Module-scoped: one run serves all tests of a case."""
     return request.param
 
 
@@ -81,10 +81,10 @@ def run_dir(case: Case, demo_assets: None, tmp_path_factory: pytest.TempPathFact
     killed = attempt(folder, overrides, lambda _: saved_step(folder) >= 2, psutil.Process.kill)
     assert killed.code == -signal.SIGKILL
     assert 2 <= killed.saved < STEPS
-    # Engines of their own may have finished all that was in flight by the time of the checkpoint; then it waits.
+    # Separate engines may have finished all rollouts in flight by the time of the checkpoint; these then wait.
     live = {"sync": (), "colocate": ("first", "second"), "separate": ("first", "second", "training")}[case.mode]
     at_kill = _controller(folder, killed.saved)
-    assert not live or any(at_kill[name] for name in live), "nothing was in flight or waited: nothing is shown"
+    assert not live or any(at_kill[name] for name in live), "nothing was in flight or waiting: this run shows nothing"
     resumed = attempt(folder, overrides, lambda _: saved_step(folder) > killed.saved, lambda _: None, timeout_s=800)
     assert resumed.code == 0, resumed.printed[-3000:]
     assert resumed.orphans == []
@@ -101,7 +101,7 @@ def _controller(folder: Path, step: int) -> dict[str, Any]:
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:
-    """Of prompts, up to the last checkpoint: whoever resumes from it cuts off what the engine finished after it."""
+    """Events of prompts up to the last checkpoint: a resume from it cuts off what the engine finished later."""
     at_checkpoint = _curriculum(folder, STEPS)["prompt_records"]["events"]
     return [json.loads(line) for line in (folder / "prompts.jsonl").read_bytes()[:at_checkpoint].splitlines()]
 

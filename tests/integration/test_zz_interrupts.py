@@ -1,4 +1,4 @@
-"""Ctrl-C at one moment of a run after another: a word, nothing left behind, and in the end nothing lost."""
+"""Ctrl-C at successive moments of a run: one message, no remaining processes or memory, and in the end nothing lost."""
 
 import json
 import re
@@ -19,7 +19,7 @@ OVERRIDES = [f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", "tr
 
 
 def _has_process(name: str) -> Callable[[Path, psutil.Process, int], bool]:
-    """Whether a process of the run is called so."""
+    """Whether the run has a process with this name."""
 
     def is_there(run_dir: Path, driver: psutil.Process, before: int) -> bool:
         try:
@@ -34,7 +34,7 @@ def _num_steps(run_dir: Path) -> int:
     return len(read_metrics(run_dir / "metrics.jsonl"))
 
 
-# In the order of a run. Asked with the steps that earlier attempts have made.
+# In the order of a run. `before` is the number of steps that earlier attempts have made.
 MOMENTS: dict[str, Callable[[Path, psutil.Process, int], bool]] = {
     "Ray starts": _has_process("gcs_server"),
     "Ray's agents start": _has_process("ray::"),
@@ -47,7 +47,7 @@ MOMENTS: dict[str, Callable[[Path, psutil.Process, int], bool]] = {
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all attempts: each goes on where the one before ended."""
+    """One folder for all attempts: each continues where the previous one ended."""
     return tmp_path_factory.mktemp("interrupts") / "run"
 
 

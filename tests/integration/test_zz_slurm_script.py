@@ -1,6 +1,6 @@
-"""The batch script, run: `ray symmetric-run` starts a head and a worker, runs the recipe once, and stops both.
+"""Runs the batch script: `ray symmetric-run` starts a head and a worker, runs the recipe once, and stops both.
 
-Nodes are namespaces of this machine (slurm_here/run), so nothing else that Ray runs here is seen, or stopped.
+Nodes are namespaces of this machine (slurm_here/run), so that other Ray clusters here are neither seen nor stopped.
 """
 
 import os
@@ -31,7 +31,7 @@ def _namespaces() -> None:
 
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
-    """Names of sockets have at most 107 characters."""
+    """A folder with a short name: socket paths have at most 107 characters."""
     folder = Path(tempfile.mkdtemp(prefix="rc", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -45,7 +45,7 @@ def _submit(nodes: int, folder: Path, *overrides: str) -> subprocess.CompletedPr
     script = folder / "slurm.sbatch"
     script.write_text(printed.split("\n", 1)[1].rsplit("\n# command\n", 1)[0], encoding="utf-8")
     environment = os.environ | {"RAY_TMPDIR": str(folder), "RAY_raylet_start_wait_time_s": "120"}
-    # Neither is there on a user's node.
+    # Neither is set on a user's node.
     environment = {name: value for name, value in environment.items() if name not in ("VERL_PLATFORM", "RAY_ADDRESS")}
     return subprocess.run(
         [*NAMESPACES, NODES, str(nodes), script],
@@ -68,7 +68,7 @@ def test_two_nodes_come_up_and_the_recipe_runs_on_the_head_alone(demo_assets: No
 
 
 def test_the_recipes_failure_is_the_jobs(demo_assets: None, short_folder: Path):
-    """Slurm is told; the message is in the job's output."""
+    """Slurm gets the exit code; the message is in the job's output."""
     result = _submit(1, short_folder, "data.train_files=missing.parquet", "dry_run=true")
     assert result.returncode == 1
     assert "error: data.train_files" in result.stdout

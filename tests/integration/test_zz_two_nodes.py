@@ -1,6 +1,7 @@
-"""A run across two Ray nodes that loses one of them: it says so, leaves nothing behind, and resumes on a new one.
+"""A run across two Ray nodes that loses one of them: it says so, cleans up, and resumes on a new one.
 
-Last of the integration tests, as it starts Rays of its own. The nodes are two raylets of this machine (`two_nodes.py`).
+Last of the integration tests, because it starts its own Ray cluster. The nodes are two raylets of this machine
+(`two_nodes.py`).
 """
 
 import json
@@ -23,7 +24,7 @@ from two_nodes import HEAD, RAY, WORKER, TwoNodes, wait_until_gone
 from verl_ext.cluster.engine_resources import SHARED_MEMORY
 from verl_ext.run.metrics_stream import STEP, read_metrics
 
-# A driver on the cluster: the manifest by all nodes, one damaged file, and a node that does not see the files.
+# A driver on the cluster: a manifest made by all nodes, one damaged file, and nodes that do not see a file.
 READ_BY_NODES = """
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ except CheckpointError as error:
     print(error)
 """
 
-# Both runs are in the fixture, so in the first test's time.
+# Both runs are in the fixture, which counts towards the first test's time.
 pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
 
 STEPS = 4
@@ -60,7 +61,7 @@ SETTINGS = [
     f"trainer.total_training_steps={STEPS}",
     "trainer.save_freq=1",
     "trainer.val_before_train=false",
-    # Prompts that were fetched and not yet screened wait across the loss, too.
+    # Prompts that were fetched but not yet screened must also survive the loss.
     "curriculum.schedule=streaming",
     "watchdog.interval_s=2",
 ]
@@ -68,7 +69,7 @@ SETTINGS = [
 
 @dataclass(frozen=True)
 class LostNode:
-    """What was seen of a run whose second node was killed, and of the same command on a new node."""
+    """Observations of a run whose second node was killed, and of the same command on a new node."""
 
     run_dir: Path
     ledger: list[dict[str, Any]]  # of the run, before the loss
@@ -77,7 +78,7 @@ class LostNode:
     seconds: float  # from the loss to the end of the command
     left: list[str]  # processes of the run, afterwards
     segments: list[str]  # names in shared memory, afterwards
-    checkpoint: int  # step of the newest one at the loss
+    checkpoint: int  # newest step at the time of the loss
     resumed: subprocess.CompletedProcess[str]
 
 
@@ -108,13 +109,13 @@ def _wait_for_step(run_dir: Path, step: int, process: subprocess.Popen[str]) -> 
 
 
 def _mark(run_dir: Path) -> str:
-    """The run's, from one of its engines."""
+    """The run's mark, read from one of its engines."""
     entry = json.loads((run_dir / "engine_resources.json").read_text())[0]
     return psutil.Process(entry["processes"][0]["pid"]).environ()["VERL_SIGNAL_RUN"]
 
 
 def _add_damaged_checkpoint(folder: Path, step: int) -> None:
-    """A newer one of the same sizes, with a bit flipped in a shard, which only reading it shows."""
+    """Add a newer checkpoint of the same sizes with a flipped bit in a shard, which only reading it reveals."""
     newer = folder / f"global_step_{step + 1}"
     shutil.rmtree(newer, ignore_errors=True)
     shutil.copytree(folder / f"global_step_{step}", newer)
@@ -176,7 +177,7 @@ def test_the_run_ends_with_an_error_that_names_the_lost_node(lost_node: LostNode
 
 
 def test_it_ends_soon(lost_node: LostNode):
-    """Collectives alone would wait ten minutes for the lost rank; Ray knows of it within half a minute."""
+    """Collectives would wait ten minutes for the lost rank; Ray notices the loss within half a minute."""
     assert lost_node.seconds < 180
 
 
@@ -223,11 +224,11 @@ def test_no_prompt_is_lost_or_trained_on_twice(lost_node: LostNode):
 
 
 def test_after_a_run_that_ends_well_the_cluster_is_as_before(lost_node: LostNode, cluster: TwoNodes):
-    """It belongs to others: it goes on, without engines of ours."""
+    """The cluster belongs to others: it keeps running, without our engines."""
     assert not (lost_node.run_dir / "engine_resources.json").exists()
     deadline = time.monotonic() + 60
     status = ""
-    while "0.0/2.0 GPU" not in status:  # what `ray status` says is some seconds old
+    while "0.0/2.0 GPU" not in status:  # the output of `ray status` is a few seconds old
         assert time.monotonic() < deadline, status
         status = subprocess.run(
             [RAY, "status", f"--address={cluster.address}"],
@@ -239,7 +240,7 @@ def test_after_a_run_that_ends_well_the_cluster_is_as_before(lost_node: LostNode
 
 
 def test_the_nodes_read_a_share_of_the_files_each(cluster: TwoNodes, tmp_path: Path):
-    """Files without a checksum of their own, as Megatron's, which torch's archives are not."""
+    """Files without their own checksum, such as Megatron's; torch's archives have one."""
     (tmp_path / "actor").mkdir()
     for number in range(4):
         (tmp_path / f"{number}.distcp").write_bytes(b"weights")
@@ -257,7 +258,7 @@ def test_the_nodes_read_a_share_of_the_files_each(cluster: TwoNodes, tmp_path: P
 
 
 def test_a_job_carries_the_package_to_the_cluster(demo_assets: None, cluster: TwoNodes, tmp_path: Path):
-    """`ray job submit` of a dry run: the package goes along, the plugin is loaded, the CPU backend chosen."""
+    """`ray job submit` of a dry run: the package is sent along, the plugin is loaded, the CPU backend is chosen."""
     run = [*TINY, "trainer.nnodes=2", f"run_dir={tmp_path}/job", "dry_run=true"]
     submit = [sys.executable, "-m", "verl_ext.submit", "ray", f"--address={cluster.dashboard}"]
     result = subprocess.run(
@@ -271,7 +272,6 @@ def test_a_job_carries_the_package_to_the_cluster(demo_assets: None, cluster: Tw
     )
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-2000:]
     assert "nothing was started: without dry_run=true the same command trains" in result.stdout
-    # The copy that was unpacked there, not this checkout.
     assert "succeeded" in result.stdout
 
 

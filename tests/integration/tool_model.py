@@ -1,8 +1,8 @@
-"""Trains the model and writes the data of the task in `small_tools.py`; half a minute, then kept in outputs/.
+"""Trains the model and writes the data of the task in `small_tools.py`; half a minute, then cached in outputs/.
 
-The model learns from transcripts of a sloppy demonstrator, who guesses instead of asking the tool (more often for keys
-of the alphabet's second half) and now and then asks for another key. So it knows the format, solves some prompts often
-and others seldom, and reinforcement learning has something to teach: ask, and ask right.
+The model learns from transcripts of a sloppy demonstrator, who guesses instead of calling the tool (more often for keys
+of the alphabet's second half) and sometimes looks up another key. So it knows the format and solves some prompts often
+and others rarely, and reinforcement learning can teach it to call the tool, and with the right key.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer as 
 from data_preprocess.demo_models.small_model import SmallModelSettings, Vocabulary, build_model
 from verl_ext.data.schema import make_row, write_parquet
 
-# A call of the tool as verl's parser "hermes" reads it: what is the same in all of them is one token before the key and
-# one behind it.
+# A tool call as verl's parser "hermes" reads it: the text that all calls share is one token before the key and one
+# after it.
 CALL, END_OF_CALL = '<tool_call>{"name": "look_up", "arguments": {"key": "', '"}}</tool_call>'
 END_OF_TURN = "<|im_end|>"
 
-# "#" for the tools, whose schemas would be most of the prompt.
+# "#" stands for the tools, whose schemas would be most of the prompt.
 CHAT_TEMPLATE = (
     "{% if tools %}#{% endif %}{% for message in messages %}"
     "{% if message.role == 'assistant' %}{{ message.content }}{% for call in message.tool_calls or [] %}"
@@ -39,12 +39,12 @@ CHAT_TEMPLATE = (
 
 @dataclass(frozen=True, kw_only=True)
 class ToolModelSettings(SmallModelSettings):
-    """All that decides the weights.
+    """All settings that determine the weights.
 
     Attributes:
-        batch_size: Transcripts a step.
+        batch_size: Transcripts per step.
         guess: Probability that the demonstrator guesses, for keys of the alphabet's first and second half.
-        slip: Probability that a letter of a call is another one.
+        slip: Probability that a letter of a call is replaced by a random one.
     """
 
     steps: int = 300
@@ -60,7 +60,7 @@ class ToolModelSettings(SmallModelSettings):
 
 
 def build_tokenizer() -> PreTrainedTokenizerBase:
-    """Bytes, ChatML's tokens, and the two of a call."""
+    """Bytes, ChatML's tokens, and the two tokens of a call."""
     tokenizer = build_byte_tokenizer()
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in (CALL, END_OF_CALL)])
     tokenizer.eos_token = END_OF_TURN
@@ -69,7 +69,7 @@ def build_tokenizer() -> PreTrainedTokenizerBase:
 
 
 def transcript(settings: ToolModelSettings, rng: np.random.Generator) -> list[tuple[str, bool]]:
-    """Pieces of a session, with whether the model writes them. The table is another one each time: nothing to learn."""
+    """Pieces of a session, and whether the model writes them. The table is random each time: it cannot be learned."""
     key = "".join(rng.choice(list(LETTERS), 2))
     pieces = [(f"#{key}{END_OF_MESSAGE}", False)]
     if rng.random() < settings.guess[key[0] >= LETTERS[8]]:
@@ -94,7 +94,7 @@ def train(settings: ToolModelSettings) -> tuple[Qwen2ForCausalLM, PreTrainedToke
         ids_BT, labels_BT = encode_batch([transcript(settings, rng) for _ in range(settings.batch_size)], tokenizer)
         return model(input_ids=ids_BT, labels=labels_BT).loss
 
-    # A second thread gains nothing at this size, and much is lost where others want the cores.
+    # A second thread gains nothing at this size, and costs much where other processes need the cores.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     model_training.fit(model, loss_of_next_batch, settings.optimization, name="the tool-using model")
@@ -129,7 +129,7 @@ def build_rows() -> dict[str, list[dict[str, Any]]]:
 
 
 def make_assets(folder: Path) -> tuple[Path, Path]:
-    """The folders of the model and of train.parquet and val.parquet; what is there already is kept."""
+    """The folders of the model, which is cached, and of train.parquet and val.parquet."""
     settings = ToolModelSettings()
     model = model_training.train_cached(dataclasses.asdict(settings), folder / "model", lambda: train(settings))
     for name, rows in build_rows().items():

@@ -1,7 +1,7 @@
-"""Two Ray nodes on this machine: a head and a worker, each with an address, a raylet and workers of its own.
+"""Two Ray nodes on this machine: a head and a worker, each with its own address, raylet and workers.
 
-Addresses of the loopback network stand for machines, and killing a raylet with all that descends from it, for the loss
-of one. Ports, token and folders are the cluster's own, so that other Rays of this machine are neither seen nor stopped.
+Loopback addresses stand for machines, and killing a raylet with all its descendants stands for the loss of one. Ports,
+token and folders belong to this cluster, so that other Ray clusters here are neither seen nor stopped.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ class TwoNodes:
     """A Ray cluster of two nodes with one logical GPU each."""
 
     def __init__(self) -> None:
-        # Short: names of sockets have at most 107 characters.
+        # Short: socket paths have at most 107 characters.
         self._folder = Path(tempfile.mkdtemp(prefix="rc", dir="/tmp"))
         self._ports = {name: _free_port() for name in ("gcs", "dashboard", "head_agent", "worker_agent")}
         self._raylets: dict[str, psutil.Process] = {}
         self.environment = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"} | {
-            # Ray's own programs are found beside this Python.
+            # Ray's own programs are found next to this Python.
             "PATH": f"{RAY.parent}{os.pathsep}{os.environ['PATH']}",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -67,7 +67,7 @@ class TwoNodes:
 
     def _start(self, ip: str, *arguments: str) -> None:
         sizes = ["--num-cpus=32", "--num-gpus=1", "--object-store-memory=500000000"]
-        # 0: any free port, so that two nodes of one machine do not meet.
+        # 0: any free port, so that two nodes on one machine do not clash.
         ports = ["--min-worker-port=0", "--max-worker-port=0"]
         command = [RAY, "start", f"--node-ip-address={ip}", *arguments, *sizes, *ports]
         started = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
@@ -76,7 +76,7 @@ class TwoNodes:
         self._raylets[ip] = next(raylet for raylet in raylets if f"--node_ip_address={ip}" in raylet.cmdline())
 
     def _processes(self, name: str | None = None) -> list[psutil.Process]:
-        """Of this cluster, which its folder or its address gives away."""
+        """Processes of this cluster, recognized by its folder or its address."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -88,7 +88,7 @@ class TwoNodes:
         return found
 
     def kill_worker(self) -> None:
-        """As a machine that loses power: the raylet and everything under it, at once."""
+        """Kill the raylet and all its descendants at once, as if the machine lost power."""
         raylet = self._raylets.pop(WORKER)
         for process in [raylet, *raylet.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -104,7 +104,7 @@ class TwoNodes:
 
 
 def marked(mark: str) -> list[str]:
-    """Lines of the processes that carry a run's mark."""
+    """Command lines of the processes that carry a run's mark."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -114,7 +114,7 @@ def marked(mark: str) -> list[str]:
 
 
 def wait_until_gone(mark: str, timeout_s: float = 30.0) -> list[str]:
-    """What still carries a run's mark after a while."""
+    """Processes that still carry a run's mark after a while."""
     deadline = time.monotonic() + timeout_s
     while (left := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.5)

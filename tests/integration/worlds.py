@@ -12,7 +12,7 @@ ONLY_RELEASE = pytest.mark.release
 
 
 def marks_of(world: int) -> tuple[pytest.MarkDecorator, ...]:
-    """Of a check in a world of so many processes."""
+    """Marks for a check in a world of this many processes."""
     return (ONLY_RELEASE,) if world > 1 else ()
 
 
@@ -22,11 +22,11 @@ def each_world(worlds: Iterable[int]) -> list[Any]:
 
 
 class Found(dict[int, dict[str, Any]]):
-    """What the processes of each world found; those of a world run when they are first asked for.
+    """Results of the processes of each world, which run when their results are first needed.
 
     Args:
-        run: Runs worlds of given sizes in a process of its own, and leaves WORLD.pt in the folder for each.
-        folder: With the model and the rows.
+        run: Runs worlds of the given sizes in a separate process, and writes WORLD.pt to the folder for each.
+        folder: Folder with the model and the rows.
     """
 
     def __init__(self, run: Callable[[int, tuple[int, ...], Path], None], folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The policy of tests/benchmarks/learning_lab.py with a pretrained model on an accelerator, trained through LoRA.
 
 The lab samples (its own loop over a key-value cache), weighs and updates on the CPU; the model computes on its device
-and hands over logits and log-probs. These are float32 throughout, so sampling and training have the same policy.
+and returns logits and log-probs. These are float32 throughout, so sampling and training have the same policy.
 """
 
 import dataclasses
@@ -20,20 +20,20 @@ from word_problems import Problems
 from verl_ext.rewards.math_answer import compute_score
 
 LORA_RANK = 8
-# Responses per held-out question in a look.
+# Responses per held-out question in an evaluation.
 LOOK_SAMPLES = 2
 LOOK_SEED = 1234
 
 
 class Tempered(nn.Module):
-    """A model's logits over a temperature, without one token; takes and gives tensors of the CPU."""
+    """A model's logits divided by a temperature, without one token; takes and returns CPU tensors."""
 
     def __init__(self, model: nn.Module, device: str, temperature: float, without: int) -> None:
         super().__init__()
         self.model, self.device, self.temperature, self.without = model, device, temperature, without
 
     def logits(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, keep: int, cache: Any = None):
-        """(B, keep, V) float32 on the device: of the last `keep` positions."""
+        """(B, keep, V) float32 on the device: logits of the last `keep` positions."""
         found = self.model(
             input_ids=ids.to(self.device),
             attention_mask=mask.to(self.device),
@@ -47,7 +47,7 @@ class Tempered(nn.Module):
         return (found.float() / self.temperature).masked_fill(forbidden, float("-inf"))
 
     def forward(self, ids: torch.Tensor, *, attention_mask, position_ids, past_key_values) -> SimpleNamespace:
-        """As the lab asks a model of transformers for its next token."""
+        """The call by which the lab asks a transformers model for its next token."""
         return SimpleNamespace(logits=self.logits(ids, attention_mask, position_ids, 1, past_key_values).cpu())
 
 
@@ -56,10 +56,10 @@ class AdapterPolicy(Policy):
 
     Args:
         base: Folder of the model.
-        problems: What it answers, judged by verl-signal's reward for math.
-        device: Of the model.
-        temperature: Of sampling, and of the policy that is trained.
-        learning_rate, estimator, seed: As `Policy`'s; the seed is also that of the adapter.
+        problems: The problems that it answers, judged by verl-signal's reward for math.
+        device: Device of the model.
+        temperature: Temperature of sampling and of the trained policy.
+        learning_rate, estimator, seed: As in `Policy`; the seed also initializes the adapter.
 
     Attributes:
         log: Every call of `sample` so far.
@@ -89,7 +89,7 @@ class AdapterPolicy(Policy):
 
     def sample(self, prompts: Sequence[int]) -> list[Rollout]:
         """One rollout for each entry of `prompts`, with its reward."""
-        self.model.eval()  # with gradient checkpointing, transformers has no cache while training
+        self.model.eval()  # with gradient checkpointing, transformers uses no cache in training mode
         rollouts = super().sample(prompts)
         texts = self._texts([rollout.response for rollout in rollouts])
         judged = [

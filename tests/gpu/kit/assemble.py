@@ -4,8 +4,8 @@
     export PYTHONPATH=KIT/packages
     cd KIT/sources && python tests/gpu/kit/run.py leaderboard --state STATE
 
-Pieces may come a few at a time: the whole ones are kept in KIT/pieces, and the last line says which are missing (exit
-code 3). A second call does only what is left. Of the network nothing is asked. Needs Python 3.11 and pip.
+Pieces may arrive a few at a time: complete ones are kept in KIT/pieces, and the last line says which are missing (exit
+code 3). A second call does only the remaining work. No network is used. Needs Python 3.11 and pip.
 """
 
 import argparse
@@ -31,7 +31,7 @@ print({**compat.check_versions(), **(compat.check_engine("vllm") if %r else {})}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what can be done with the pieces that are there; the exit code."""
+    """Do what can be done with the available pieces; returns the exit code."""
     args = _parser().parse_args(argv)
     to: Path = args.to.resolve()
     # "engine" builds on "plain".
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def keep_pieces(folders: Sequence[Path], kept: Path) -> Manifest:
-    """Copy whole pieces to where the next call finds them.
+    """Copy complete pieces to where the next call finds them.
 
     Raises:
         PieceError: No folder has a manifest, or two have different ones.
@@ -79,13 +79,13 @@ def keep_pieces(folders: Sequence[Path], kept: Path) -> Manifest:
 
 
 def unpack_sources(to: Path) -> None:
-    """The sources into `to/sources`; what runs wrote there stays."""
+    """Unpack the sources into `to/sources`; files that runs wrote there stay."""
     with tarfile.open(to / "files/sources.tar") as archive:
         archive.extractall(to / "sources", filter="data")
 
 
 def install(wheels: Sequence[Path], packages: Path, part: str) -> None:
-    """Install wheels without asking what they need, all at once; not again if the same ones are there.
+    """Install all wheels at once, without resolving requirements; do nothing if the same ones are installed.
 
     Raises:
         PieceError: pip failed; its last line says why.
@@ -109,7 +109,7 @@ def check(packages: Path, to: Path, with_engine: bool) -> str:
     """What verl-signal's own check of versions finds.
 
     Raises:
-        PieceError: It refuses them.
+        PieceError: The check refuses them.
     """
     variables = os.environ | {"PYTHONPATH": f"{packages}{os.pathsep}{to / 'sources'}", "PYTHONDONTWRITEBYTECODE": "1"}
     words = [sys.executable, "-c", CHECK % with_engine]
@@ -120,7 +120,7 @@ def check(packages: Path, to: Path, with_engine: bool) -> str:
 
 
 def place(to: Path) -> None:
-    """Model and data where the runs look for them; a GGUF file is converted.
+    """Put model and data where the runs look for them; a GGUF file is converted.
 
     Raises:
         PieceError: It cannot be converted.

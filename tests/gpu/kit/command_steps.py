@@ -15,7 +15,7 @@ from training_commands import training_command
 
 from verl_ext.run.metrics_stream import STEP, read_metrics
 
-# A step that starts Ray and an engine needs so long to be worth it.
+# A step that starts Ray and an engine needs at least this long to be worthwhile.
 LEAST_SECONDS = 150.0
 # An interrupted run ends its workers and engines within this time.
 GRACE_S = 60.0
@@ -28,7 +28,7 @@ def python(
     watch: Callable[[Popen], None] | None = None,
     most_seconds: float | None = None,
 ) -> Ended | None:
-    """A command after `python`, its output in the state's `LOG.log`; None if too little time is left for it."""
+    """Run the words after `python`, with output in the state's `LOG.log`; None if too little time is left for it."""
     seconds = min(setting.seconds_left(), most_seconds or float("inf"))
     if seconds < LEAST_SECONDS:
         return None
@@ -37,7 +37,7 @@ def python(
 
 
 def dry_run(setting: Setting, name: str, overrides: Sequence[str]) -> Any:
-    """What a run checks before Ray starts, as a record."""
+    """The checks of a run before Ray starts, as a record."""
     words = training_command(setting.device, setting.root, setting.state / name, [*overrides, "dry_run=true"])
     ended = python(setting, words, name)
     if ended is None or not ended.in_time:
@@ -46,25 +46,25 @@ def dry_run(setting: Setting, name: str, overrides: Sequence[str]) -> Any:
 
 
 def saved_step(run_dir: Path) -> int:
-    """Of the newest checkpoint; 0 without one."""
+    """Step of the newest checkpoint; 0 without one."""
     tracker = run_dir / "checkpoints/latest_checkpointed_iteration.txt"
     return int(tracker.read_text()) if tracker.exists() else 0
 
 
 def steps_of(run_dir: Path) -> list[int]:
-    """Numbers of the steps that the run's metrics have, in order."""
+    """Numbers of the steps in the run's metrics, in order."""
     path = run_dir / "metrics.jsonl"
     return [record[STEP] for record in read_metrics(path)] if path.exists() else []
 
 
 def keep_metrics(setting: Setting, run_dir: Path, name: str) -> None:
-    """Copy the run's metrics to where they come back."""
+    """Copy the run's metrics into the state folder, which is copied back."""
     if (run_dir / "metrics.jsonl").exists():
         shutil.copyfile(run_dir / "metrics.jsonl", setting.state / f"{name}.metrics.jsonl")
 
 
 def figures_of(run_dir: Path) -> dict[str, Any]:
-    """Of a run's metrics: validations by step, medians of times and peaks of memory, and its summary."""
+    """Figures from a run's metrics: validations by step, median times, peak memory, and its summary."""
     records = read_metrics(run_dir / "metrics.jsonl")
     names = sorted({name for record in records for name in record})
     # The first step compiles and warms up.

@@ -16,8 +16,8 @@ class Ended:
     Attributes:
         code: Its exit code; negative: the signal that killed it.
         in_time: Whether it ended by itself.
-        seconds: That it took.
-        tail: The end of what it printed.
+        seconds: Its duration.
+        tail: The end of its output.
     """
 
     code: int
@@ -40,11 +40,11 @@ def run_command(
     Args:
         words: The command.
         folder: Where it runs.
-        log: Gets what it prints, behind what is there.
-        seconds: After which it has ended.
-        grace_s: Left for it to end once it was interrupted; then it is killed.
-        variables: Of its environment, in addition.
-        watch: Called twice per second while it runs; may do something to it.
+        log: File to which its output is appended.
+        seconds: Time after which it has ended.
+        grace_s: Time for it to end after the interrupt, before it is killed.
+        variables: Additional environment variables.
+        watch: Called twice per second while it runs; may act on it.
     """
     began = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def run_command(
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            # Signals go to it and its children; and where SIGINT was ignored it must not be.
+            # Signals go to it and its children, and it must not inherit an ignored SIGINT.
             start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )

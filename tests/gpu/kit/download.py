@@ -1,4 +1,4 @@
-"""The wheels of the gpu extra for another Python and platform, by pip with its own configuration."""
+"""Downloads the wheels of the gpu extra for another Python and platform, with pip's own configuration."""
 
 import json
 import subprocess
@@ -11,19 +11,19 @@ from pathlib import Path
 from pieces import PieceError
 from wheels import is_of_pytorch, normal
 
-# There are only sources of these. All are plain Python: built here, they install anywhere.
+# Only published as sources. All are plain Python, so wheels built here install anywhere.
 ONLY_SOURCES = ("antlr4-python3-runtime==4.9.3", "pylatexenc==2.10")
 
 
 @dataclass(frozen=True)
 class Target:
-    """The machine: its Python, "3.12", and pip's names of its platform, the best first."""
+    """The machine: its Python, such as "3.12", and pip's names of its platform, the best first."""
 
     python: str
     platforms: tuple[str, ...]
 
     def options(self) -> list[str]:
-        """For pip."""
+        """Options for pip."""
         platforms = [word for platform in self.platforms for word in ("--platform", platform)]
         return [
             "--only-binary=:all:",
@@ -34,18 +34,18 @@ class Target:
 
 
 def download(requirements: Sequence[str], target: Target, folder: Path, present: Mapping[str, str]) -> list[str]:
-    """Wheels of the requirements and all that these need, but for what the machine has and for PyTorch's own.
+    """Fetch wheels of the requirements and their dependencies, except the machine's packages and PyTorch's own.
 
     A second call only fetches what is missing.
 
     Args:
         requirements: As for pip.
         target: The machine.
-        folder: For the wheels.
-        present: Versions of what the machine has, by normal name.
+        folder: Folder for the wheels.
+        present: Versions of the machine's packages, by normal name.
 
     Returns:
-        `NAME==VERSION` of what belongs to PyTorch and was left out.
+        `NAME==VERSION` of the packages that belong to PyTorch and were left out.
 
     Raises:
         PieceError: pip failed; its last line says why.

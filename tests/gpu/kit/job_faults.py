@@ -23,12 +23,12 @@ SHORT = (
     "trainer.val_before_train=false",
     "trainer.test_freq=-1",
 )
-# Of vLLM's engine, as the process calls itself.
+# In the name of the process of vLLM's engine.
 ENGINE = "VLLM::"
 
 
 class Faults(Table):
-    """In this order: both killed runs are resumed."""
+    """The steps, in order: each killed run is then resumed."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -45,7 +45,7 @@ class Faults(Table):
         super().__init__(setting.state, steps)
 
     def _sleep(self) -> Any:
-        """Used memory of the device over a run: with a sleeping engine it rises and falls with every step."""
+        """Used device memory over a run: with a sleeping engine it rises and falls with every step."""
         import torch  # which this job's other steps and its dry run do without
 
         used: list[int] = []
@@ -66,7 +66,7 @@ class Faults(Table):
         }
 
     def _kill(self, name: str, fault: Callable[[Popen], bool]) -> Any:
-        """Do it once after the first checkpoint, and see how the command ends."""
+        """Cause the fault once after the first checkpoint, and record how the command ends."""
         run_dir, was_done = self._run_dir(name), False
 
         def watch(process: Popen) -> None:
@@ -80,7 +80,7 @@ class Faults(Table):
         return {"code": ended.code, "was_done": was_done, "saved_step": saved_step(run_dir), "printed": ended.tail}
 
     def _resume(self, name: str) -> Any:
-        """The same command: every step is there once."""
+        """Run the same command again: every step must be there once."""
         ended = self._start(name, SHORT)
         if ended is None or not ended.in_time:
             return None
@@ -103,7 +103,7 @@ class Faults(Table):
 
 
 def kill_engine(process: Popen) -> bool:
-    """Kill the engine among the run's own processes; whether there was one."""
+    """Kill the engine among the run's own processes; returns whether there was one."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for child in psutil.Process(process.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):

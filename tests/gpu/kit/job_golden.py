@@ -1,8 +1,8 @@
 """Golden redaction's update of one state on random weights at size, by tests/benchmarks/golden_actor.py.
 
-What is measured is the actor: forward, loss and backward of all candidate tokens of a state, all parameters trained,
-with gradient checkpointing. States per hour are those of the actor; the engine's rollouts and the programs are not in
-them, and neither is the optimizer, whose two moments in float32 take another 8 bytes per parameter.
+Only the actor is measured: forward, loss and backward of all candidate tokens of a state, all parameters trained, with
+gradient checkpointing. States per hour are those of the actor; they exclude the engine's rollouts, the programs and the
+optimizer, whose two moments in float32 take another 8 bytes per parameter.
 """
 
 import gc
@@ -20,7 +20,7 @@ OUT_OF_MEMORY = "out of memory"
 
 @dataclass(frozen=True)
 class Case:
-    """A shape of `golden_actor`, the tokens of a state, and the repeats after one to warm up."""
+    """A shape of `golden_actor`, the tokens of a state, and the repeats after one warm-up."""
 
     size: str
     state_tokens: int
@@ -35,7 +35,7 @@ TOY = (Case("toy", 64, 2), Case("toy", 32, 2))
 
 
 class Golden(Table):
-    """One step per case and method; a row per token, as a PPO-style actor would have it, at the shortest state only."""
+    """One step per case and method; one row per token, as in a PPO-style actor, only at the shortest state."""
 
     def __init__(self, setting: Setting, cases: tuple[Case, ...]) -> None:
         self._device = setting.device
@@ -46,7 +46,7 @@ class Golden(Table):
         super().__init__(setting.state, steps)
 
     def _measure(self, case: Case, method: str) -> Any:
-        """Seconds of each repeat, states per hour, and the peak of memory with the weights in it."""
+        """Seconds of each repeat, states per hour, and the peak memory including the weights."""
         try:
             bench = self._bench_of(case)
             is_cuda = self._device == "cuda"

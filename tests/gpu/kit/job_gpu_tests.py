@@ -1,4 +1,4 @@
-"""tests/gpu, each test in a process of its own, so that a call may end between any two."""
+"""tests/gpu, each test in its own process, so that a call may end between any two."""
 
 import re
 import sys
@@ -25,7 +25,7 @@ TESTS = (
 )
 # The base model of the tiny runs: what `make demo-data` makes.
 MODEL = ("-m", "data_preprocess.arithmetic_model", "--local_save_dir", "outputs/models/arithmetic_base")
-# A test of a whole call has had its chance.
+# A test that has had this long and has not ended is not tried again.
 MOST_SECONDS = 8 * 60.0
 _COUNTED = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
@@ -42,7 +42,7 @@ class GpuTests(Table):
         super().__init__(setting.state, steps)
 
     def figures(self) -> dict[str, Any]:
-        """How each test ended; a failure with the end of what it printed."""
+        """How each test ended; a failure with the end of its output."""
         return self.records
 
     def _run(self, log: str, words: tuple[str, ...]) -> Any:

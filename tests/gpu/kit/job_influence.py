@@ -21,9 +21,9 @@ class Case:
     Attributes:
         size: A shape of `tracin_overhead`.
         seq_len: Tokens per row.
-        checkpointing: Of the gradient's activations.
-        repeats: Of each time, after one to warm up.
-        samples: For which the peak of memory is measured; multiples of 8.
+        checkpointing: Whether activations are checkpointed.
+        repeats: Repeats of each timing, after one warm-up.
+        samples: Numbers of samples for which peak memory is measured; multiples of 8.
     """
 
     size: str
@@ -36,17 +36,17 @@ class Case:
         return f"{self.size}, {ROWS} x {self.seq_len} tokens, checkpointing {'on' if self.checkpointing else 'off'}"
 
 
-# Without checkpointing at half the length: the activations of eight long rows are more than 80 GB.
+# Without checkpointing, at half the length: the activations of eight long rows take more than 80 GB.
 FULL = (Case("1.5B", 2048, True, 5, (8, 64, 256)), Case("1.5B", 1024, False, 5, (8, 64)))
 TOY = (Case("toy", 16, True, 1, (8, 32)),)
-# The original keeps a gradient per sample, and autograd takes one backward per sample: memory and time at 8 only.
+# The original keeps a gradient per sample, and autograd takes one backward per sample: memory and time only at 8.
 METHODS = ("plain", "scoring", "validation", "one_pass", "buffered", "autograd")
 GROWING = ("buffered", "autograd")
 OUT_OF_MEMORY = "out of memory"
 
 
 class Influence(Table):
-    """All figures of all cases; the model of a case is made when one of them is missing."""
+    """All figures of all cases; the model of a case is made only if one of them is missing."""
 
     def __init__(self, setting: Setting, cases: tuple[Case, ...]) -> None:
         self._device, self._cases = setting.device, cases
@@ -84,13 +84,13 @@ class Influence(Table):
         return self._measured(case, lambda bench: bench.peak_bytes(name, count))
 
     def _measured(self, case: Case, measure: Any) -> Any:
-        """A figure, or the words for one that did not fit."""
+        """A figure, or `OUT_OF_MEMORY` if it did not fit."""
         try:
             found = measure(self._bench_of(case))
         except torch.cuda.OutOfMemoryError:
             found = None
         if found is None:
-            # What was allocated before the failure would be missing in the next step.
+            # Memory allocated before the failure would be missing in the next step.
             self._bench = None
             self._free()
             return OUT_OF_MEMORY

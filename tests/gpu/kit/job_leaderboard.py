@@ -26,7 +26,7 @@ from word_problems import Problems, prompt_states, read_problems, with_states
 
 @dataclass(frozen=True)
 class Shape:
-    """Prompts of a batch, and rollouts of a prompt."""
+    """Prompts per batch and rollouts per prompt."""
 
     batch: int
     group: int
@@ -37,12 +37,12 @@ class Plan:
     """What is run.
 
     Attributes:
-        shapes: By method of the leaderboard.
-        seeds: Of every method.
-        budget: Rollouts, after which a run ends.
-        look_every: Rollouts between two looks at the accuracy.
-        temperature, learning_rate: Of every run.
-        max_response: In tokens.
+        shapes: Shapes by method of the leaderboard.
+        seeds: Seeds of every method.
+        budget: Rollouts after which a run ends.
+        look_every: Rollouts between two evaluations of the accuracy.
+        temperature, learning_rate: Settings of every run.
+        max_response: Maximum tokens of a response.
     """
 
     shapes: dict[str, Shape]
@@ -54,7 +54,7 @@ class Plan:
     max_response: int
 
 
-# Of a prompt nothing but its text is known, so choose has the model's own states for features.
+# Only the text of a prompt is known, so choose uses the model's own states as features.
 FULL = Plan(
     shapes={"uniform_rloo": Shape(16, 8), "filter_groups": Shape(8, 8), "choose_states": Shape(32, 4)},
     seeds=(0, 1, 2),
@@ -80,7 +80,7 @@ class Training:
 
     Args:
         name: `METHOD/SEED`.
-        state: Of an earlier object, to continue.
+        state: State of an earlier object, to continue it.
 
     Raises:
         OtherRequestError: The run of this state cannot be continued.
@@ -116,11 +116,11 @@ class Training:
             self.history, self.seconds = state["history"], state["seconds"]
 
     def is_over(self) -> bool:
-        """Whether the budget is spent, and the last look taken."""
+        """Whether the budget is spent, and the last evaluation done."""
         return self.history[-1]["rollouts"] >= self.plan.budget
 
     def step(self) -> None:
-        """A batch, an update, and a look if one is due."""
+        """Make a batch, an update, and an evaluation if one is due."""
         with self._watch("generating"):
             batch = self.method.next_batch(self.policy)
         with self._watch("updating"):
@@ -130,7 +130,7 @@ class Training:
             self._look()
 
     def state_dict(self) -> dict[str, Any]:
-        """To continue."""
+        """State for continuing the run."""
         return {
             "name": self.name,
             "policy": self.policy.state_dict(),
@@ -187,13 +187,13 @@ class Leaderboard(Table):
         """Write the records and the run in progress."""
         super().save()
         if self.training is None:
-            return  # what a call saved that took no step, or a run with a record, which `_open` passes over
+            return  # the saved state is of an earlier call, or of a run with a record, which `_open` skips
         file = io.BytesIO()
         torch.save(self.training.state_dict(), file)
         save_bytes(self.setting.state, "run", file.getvalue())
 
     def figures(self) -> dict[str, Any]:
-        """Runs that are over, and each method's accuracies before and after."""
+        """Finished runs, and each method's accuracies before and after."""
         by_method: dict[str, list[list[float]]] = {}
         for name, record in self.records.items():
             accuracies = [look["accuracy"] for look in record["history"]]

@@ -1,6 +1,6 @@
 """The real stack on a pretrained model and real word problems: Fast DAPO, then uniform sampling, on one device.
 
-A run that is interrupted continues from its checkpoint on the same machine. Checkpoints do not come back: on a fresh
+A run that is interrupted continues from its checkpoint on the same machine. Checkpoints are not copied back: on a fresh
 machine it starts again, so a run is short enough for one call.
 """
 

@@ -1,4 +1,4 @@
-"""The jobs of the kit, in the order of what their figures are worth."""
+"""The jobs of the kit, ordered by the value of their figures."""
 
 import importlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ class Entry:
 
     Attributes:
         title: What it measures.
-        factory: "module:name" of what makes it from a `Setting`; loaded only when it is run.
+        factory: "module:name" of the function that makes it from a `Setting`; loaded only when it is run.
         part: The part of the pieces that it needs.
     """
 
@@ -22,7 +22,7 @@ class Entry:
     part: str
 
     def load(self) -> Callable[[Setting], Job]:
-        """What makes the job."""
+        """The function that makes the job."""
         module, name = self.factory.split(":")
         return getattr(importlib.import_module(module), name)
 

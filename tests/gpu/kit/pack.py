@@ -1,11 +1,11 @@
-"""Packs what a machine with PyTorch and nothing else of ours needs into pieces that a transfer takes.
+"""Packs what a machine with PyTorch still needs into pieces that are small enough for a transfer.
 
     python tests/gpu/kit/pack.py --download --python 3.12 --present pip_freeze.txt --out outputs/gpu_kit/pieces
     python tests/gpu/kit/pack.py --wheels WHEELS --present pip_freeze.txt --out outputs/gpu_kit/pieces
 
 The part "plain" is what the jobs in plain PyTorch need: the sources of the last commit, the package's own wheel, wheels
-of verl and its requirements, SmolLM2-135M and SVAMP. The part "engine" adds vLLM and what it requires. Its pieces are
-the last: for "plain" the first are enough. Not packed: PyTorch and CUDA's libraries, and what --present lists in the
+of verl and its requirements, SmolLM2-135M and SVAMP. The part "engine" adds vLLM and what it requires. Its pieces come
+last, so "plain" needs only the first ones. Not packed: PyTorch and CUDA's libraries, and what --present lists in the
 same version. The same files give the same pieces, and a second call writes only those that changed.
 """
 
@@ -36,19 +36,19 @@ PLATFORMS = (
     *(f"manylinux_2_{minor}_x86_64" for minor in (35, 34, 31, 28, 27, 24, 17)),
     *("manylinux2014_x86_64", "manylinux1_x86_64"),
 )
-# Transfers of up to 60 MiB are common; the manifest and the repository may come along.
+# Transfers of up to 60 MiB are common; the manifest and the repository may be sent along.
 PIECE_MEBIBYTES = 56
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Pack, and print the sizes; the exit code."""
+    """Pack, and print the sizes; returns the exit code."""
     args = _parser().parse_args(argv)
     try:
         present = read_present(args.present.read_text(encoding="utf-8")) if args.present else {}
         if args.download:
             left_out = download([*PLAIN, *ENGINE], Target(args.python, tuple(args.platform)), args.wheels, present)
             print(f"the machine must have: {', '.join(left_out)}")
-        # What can be missing is looked for before the package's wheel is built.
+        # Missing files are found before the package's wheel is built.
         given = [*wheel_files(read_wheels(args.wheels), present), *model_files(args.model), *data_files(args.data)]
         with tempfile.TemporaryDirectory() as scratch:
             sources = [*own_files(args.root, Path(scratch)), *given]
@@ -66,7 +66,7 @@ def own_files(root: Path, scratch: Path) -> list[Source]:
     """The sources of the last commit as a tar file, and the package's wheel built from them.
 
     Raises:
-        PieceError: `root` is no git checkout, or the wheel cannot be built.
+        PieceError: `root` is not a git checkout, or the wheel cannot be built.
     """
     sources = scratch / "sources.tar"
     _run("git", "-C", str(root), "archive", "--format=tar", f"--output={sources}", "HEAD")
@@ -97,7 +97,7 @@ def wheel_files(wheels: Mapping[str, Wheel], present: Mapping[str, str]) -> list
 
 
 def model_files(path: Path | None) -> list[Source]:
-    """A model's folder, or the GGUF file that is converted where it arrives, a sixth of the size.
+    """A model's folder, or its GGUF file, a sixth of the size, which is converted on the machine.
 
     Raises:
         PieceError: There is none.
@@ -131,7 +131,7 @@ def data_files(folder: Path) -> list[Source]:
 
 
 def summary(manifest: Manifest, folder: Path) -> str:
-    """How many pieces each part needs, and of which size."""
+    """The number and size of all pieces, and the pieces that each part needs."""
     lines = [f"{folder}: {len(manifest.pieces)} pieces, {sum(p.size for p in manifest.pieces) / MEBIBYTE:.0f} MiB"]
     for part in dict.fromkeys(member.part for member in manifest.members):
         members = manifest.of_part([part])

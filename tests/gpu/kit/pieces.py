@@ -1,4 +1,4 @@
-"""Files as one stream that is cut into pieces of a size that a transfer takes, and put together again.
+"""Files as one stream that is cut into pieces small enough for a transfer, and put together again.
 
 Only Python's standard library: a bare machine runs it before anything is installed.
 """
@@ -24,9 +24,9 @@ class Source:
     """A file to pack.
 
     Attributes:
-        name: Its path where it is unpacked, relative, with slashes.
+        name: Its relative path after unpacking, with slashes.
         path: The file.
-        part: What needs it; the parts follow each other in the stream, so each needs only some of the pieces.
+        part: The part that needs it; parts follow each other in the stream, so each needs only some of the pieces.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Member:
-    """A packed file: where it stands in the stream, in bytes, and what it must be."""
+    """A packed file: its place in the stream, in bytes, and its expected content."""
 
     name: str
     part: str
@@ -47,7 +47,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Piece:
-    """A file of the stream's next `size` bytes."""
+    """A file with the next `size` bytes of the stream."""
 
     name: str
     size: int
@@ -56,10 +56,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What all pieces together hold.
+    """The content of all pieces.
 
     Attributes:
-        piece_bytes: Of every piece but the last.
+        piece_bytes: Size of every piece but the last.
         members: In the order of the stream.
         pieces: In the order of the stream.
     """
@@ -69,7 +69,7 @@ class Manifest:
     pieces: tuple[Piece, ...]
 
     def to_json(self) -> str:
-        """For `from_json`."""
+        """The JSON for `from_json`."""
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
     @classmethod
@@ -77,7 +77,7 @@ class Manifest:
         """Read what `to_json` wrote.
 
         Raises:
-            PieceError: It is something else, or a member would be written outside its folder.
+            PieceError: It is not a manifest, or a member would be written outside its folder.
         """
         try:
             fields = json.loads(text)
@@ -111,15 +111,15 @@ class Manifest:
 
 
 def split(sources: Sequence[Source], folder: Path, piece_bytes: int) -> Manifest:
-    """Write the pieces and their manifest. The same files give the same pieces; pieces that are there stay.
+    """Write the pieces and their manifest. The same files give the same pieces; existing pieces stay.
 
     Args:
         sources: In the order of the stream.
-        folder: Is made. Pieces of an earlier stream that are not of this one are removed.
-        piece_bytes: The most that one piece may have.
+        folder: Created if missing. Pieces of an earlier stream that do not belong to this one are removed.
+        piece_bytes: Maximum size of a piece.
 
     Raises:
-        PieceError: A name is taken twice or leads outside the folder.
+        PieceError: A name occurs twice or leads outside the folder.
     """
     names = [source.name for source in sources]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -169,12 +169,12 @@ def _cut(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Found:
-    """Which of the pieces are there.
+    """Which pieces are available.
 
     Attributes:
-        paths: Of whole pieces, by name.
-        missing: Names, in order.
-        damaged: Files that have a piece's name and other content.
+        paths: Paths of complete pieces, by name.
+        missing: Names of the others, in order.
+        damaged: Files with a piece's name but other content.
     """
 
     paths: dict[str, Path]
@@ -183,7 +183,7 @@ class Found:
 
 
 def find(pieces: Sequence[Piece], folders: Sequence[Path]) -> Found:
-    """Look for pieces in several folders; a whole one in any of them counts."""
+    """Look for pieces in several folders; a complete one in any of them counts."""
     paths: dict[str, Path] = {}
     damaged: list[Path] = []
     for piece in pieces:
@@ -199,7 +199,7 @@ def find(pieces: Sequence[Piece], folders: Sequence[Path]) -> Found:
 
 
 def join(manifest: Manifest, parts: Sequence[str], folders: Sequence[Path], target: Path) -> list[Path]:
-    """Write the members of some parts below `target`; those that are there and whole stay.
+    """Write the members of some parts below `target`; complete ones that exist stay.
 
     Returns:
         Their paths, in order.

@@ -1,4 +1,4 @@
-"""A method of tests/benchmarks/sampling_methods.py in the state that it had, from what it was told.
+"""Restores a method of tests/benchmarks/sampling_methods.py to an earlier state, from the rollouts that it got.
 
 Methods keep open generators and queues that cannot be written to a file. Each is a function of its seed and the
 rollouts that it got, so a new one that gets the same rollouts is in the same state.
@@ -17,7 +17,7 @@ class OtherRequestError(Exception):
 
 
 class PastPolicy:
-    """Stands for the policy while a method relives its past.
+    """Stands in for the policy while a method is replayed.
 
     Args:
         log: Rollouts of each call of `sample`, in order.
@@ -32,7 +32,7 @@ class PastPolicy:
         """The rollouts of the next call.
 
         Raises:
-            OtherRequestError: They are of other prompts.
+            OtherRequestError: They belong to other prompts.
         """
         rollouts = next(self._calls, [])
         if [rollout.prompt for rollout in rollouts] != list(prompts):
@@ -40,15 +40,15 @@ class PastPolicy:
         return rollouts
 
     def is_over(self) -> bool:
-        """Whether every call was asked for again."""
+        """Whether every call has been replayed."""
         return next(self._calls, None) is None
 
 
 def relive(method: Method, log: Sequence[list[Rollout]], num_updates: int) -> None:
-    """Bring a new method to where it was after so many updates.
+    """Bring a new method to its state after `num_updates` updates.
 
     Raises:
-        OtherRequestError: It went another way.
+        OtherRequestError: It made other requests than before.
     """
     past = PastPolicy(log)
     for _ in range(num_updates):
@@ -59,7 +59,7 @@ def relive(method: Method, log: Sequence[list[Rollout]], num_updates: int) -> No
 
 
 def plain_log(log: Sequence[Sequence[Rollout]]) -> list[dict[str, Any]]:
-    """For `torch.save`, and quick to read: the numbers of one call in a few tensors."""
+    """The log for `torch.save`, quick to read: the numbers of one call in a few tensors."""
     return [
         {
             "prompts": torch.tensor([rollout.prompt for rollout in rollouts]),

@@ -1,11 +1,11 @@
-"""One job of the GPU kit, for as long as one call may take; the same command continues it.
+"""Runs one job of the GPU kit for as long as one call may take; the same command continues it.
 
     python tests/gpu/kit/run.py leaderboard --state STATE --minutes 8.5
     python tests/gpu/kit/run.py leaderboard --state STATE --device cpu --toy     # does the code work?
     python tests/gpu/kit/run.py --list
 
-It ends with exit code 0 when the job is complete and 3 when something is left, and its last line says what. The files
-directly in STATE are what the next call needs, on this machine or another, and `results.json` has the figures.
+The exit code is 0 when the job is complete and 3 when work is left, and the last line says what. The next call, on this
+machine or another, needs the files directly in STATE, of which `results.json` has the figures.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from jobs import JOBS  # noqa: E402
 from pieces import PieceError  # noqa: E402
 from sessions import Setting, call, write_results  # noqa: E402
 
-# Exit code of a call after which something is left.
+# Exit code of a call after which work is left.
 UNFINISHED = 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, write the results, and print what is left; the exit code."""
+    """Run, write the results, and print what is left; returns the exit code."""
     began = time.monotonic()
     args = _parser().parse_args(argv)
     if args.list or args.job is None:

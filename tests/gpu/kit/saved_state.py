@@ -12,7 +12,7 @@ MAX_FILE_BYTES = 15 * MEBIBYTE
 def save_bytes(folder: Path, name: str, data: bytes, max_bytes: int = MAX_FILE_BYTES) -> None:
     """Write `data` as `NAME.*.part` of at most `max_bytes` each, and then their list, `NAME.json`.
 
-    A part is named by its content, so a writer that is killed leaves the earlier state whole.
+    A part is named by its content, so a writer that is killed leaves the earlier state intact.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cut = [data[start : start + max_bytes] for start in range(0, len(data), max_bytes)]

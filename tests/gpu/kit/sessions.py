@@ -1,7 +1,7 @@
-"""A job in several calls: each works until its time is up, ends after a whole step, and leaves what the next one needs.
+"""A job in several calls: each works until its time is up, ends after a whole step, and saves what the next one needs.
 
-A *call* is one process, on a machine that may be gone afterwards. What it leaves are files directly in its state
-folder, each small enough to be copied back; folders in it only serve calls on the same machine.
+A *call* is one process, on a machine that may be gone afterwards. It saves files directly in its state folder, each
+small enough to be copied back; folders in it only serve calls on the same machine.
 """
 
 import datetime
@@ -23,14 +23,14 @@ RECORDED = ("torch", "transformers", "peft", "verl", "TransferQueue", "tensordic
 
 @dataclass(frozen=True)
 class Setting:
-    """What a job is asked.
+    """What a job is asked to do.
 
     Attributes:
-        state: Its folder.
-        root: Of the sources, with models and data in `outputs`.
+        state: Its state folder.
+        root: Folder of the sources, with models and data in `outputs`.
         device: "cuda" or "cpu".
-        is_toy: Tiny models and few steps: does the code work?
-        deadline: Of `time.monotonic`; the call ends before.
+        is_toy: Tiny models and few steps, to try the code.
+        deadline: In `time.monotonic`; the call ends before.
     """
 
     state: Path
@@ -40,7 +40,7 @@ class Setting:
     deadline: float
 
     def seconds_left(self) -> float:
-        """Until the call must have ended."""
+        """Seconds until the call must have ended."""
         return self.deadline - time.monotonic()
 
 
@@ -65,7 +65,7 @@ class Job(Protocol):
 
 
 def call(job: Job, setting: Setting, most_steps: int | None = None) -> bool:
-    """Work until the time is up, no step is left, or `most_steps` were taken; whether the job is complete."""
+    """Work until the time is up, no step is left, or `most_steps` were taken; returns whether the job is complete."""
     longest, saved, steps = 0.0, time.monotonic(), 0
     while (most_steps is None or steps < most_steps) and setting.seconds_left() > MARGIN * longest:
         began = time.monotonic()
@@ -81,7 +81,7 @@ def call(job: Job, setting: Setting, most_steps: int | None = None) -> bool:
 
 
 def write_results(name: str, setting: Setting, job: Job) -> Path:
-    """The figures, with what a reader needs to judge them, as `results.json` of the state folder."""
+    """Write the figures, with what a reader needs to judge them, to `results.json` in the state folder."""
     record = {
         "job": name,
         "is_complete": not job.left(),
@@ -97,14 +97,14 @@ def write_results(name: str, setting: Setting, job: Job) -> Path:
 
 
 def device_name(device: str) -> str:
-    """Of the accelerator, as its driver calls it."""
+    """Name of the accelerator, as reported by its driver."""
     import torch  # a job of commands starts without it
 
     return torch.cuda.get_device_name() if device == "cuda" else "cpu"
 
 
 def installed_versions() -> dict[str, str]:
-    """Of the libraries that decide what a figure is."""
+    """Versions of the libraries that determine the figures."""
     found: dict[str, str] = {}
     for name in RECORDED:
         try:
@@ -132,7 +132,7 @@ class Table:
         return [name for name in self._steps if name not in self.records]
 
     def advance(self) -> bool:
-        """Take the next step, and keep its record at once: it may have taken minutes."""
+        """Take the next step, and save its record at once: it may have taken minutes."""
         for name in self.names_left():
             record = self._steps[name]()
             if record is None:

@@ -1,6 +1,6 @@
-"""A tiny random Llama with a tokenizer of words, and word problems for it: the jobs at toy size.
+"""A tiny random Llama with a word tokenizer, and word problems for it, for the jobs at toy size.
 
-Every sixth of its words is a boxed answer, so even a random model is right now and then.
+Every sixth of its words is a boxed answer, so even a random model is sometimes right.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 NUM_ANSWERS, NUM_QUESTIONS, NUM_HELD_OUT = 4, 12, 6
 QUESTION_WORDS = [f"word{number}" for number in range(NUM_QUESTIONS + NUM_HELD_OUT)]
-# The end pads as well, as in SmolLM2-Instruct; <spare> is for those that must tell the two apart.
+# The end token is also the padding, as in SmolLM2-Instruct; <spare> is for code that must distinguish the two.
 SPECIAL = ["<end>", "<unknown>", "<spare>"]
 CHAT = "{% for message in messages %}{{ message['content'] }} <end> {% endfor %}"
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 ONE_GPU = (
     "trainer.n_gpus_per_node=1",
-    # No flash-attn: there is no wheel of it.
+    # No flash-attn: there is no wheel for it.
     "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
     "actor_rollout_ref.model.use_remove_padding=false",
     "actor_rollout_ref.rollout.gpu_memory_utilization=0.3",
-    # The experiment's are for the memory and the cores of a CPU.
+    # The experiment's values are for the memory and the cores of a CPU.
     "actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes=null",
     "actor_rollout_ref.rollout.max_num_seqs=256",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384",
@@ -18,7 +18,7 @@ ONE_GPU = (
 )
 METHODS: dict[str, tuple[str, ...]] = {
     "fast_dapo": (),
-    # As many rollouts per step as Fast DAPO has, about.
+    # About as many rollouts per step as Fast DAPO has.
     "uniform": (
         "+signal=plain",
         "data.train_batch_size=16",
@@ -34,8 +34,8 @@ def training_command(device: str, root: Path, run_dir: Path, overrides: Sequence
     Args:
         device: "cuda" or "cpu".
         root: Folder of the sources, with model and data in `outputs`.
-        run_dir: Of the run.
-        overrides: Further ones.
+        run_dir: Folder of the run.
+        overrides: Further overrides.
     """
     backend = ("+backend=cpu",) if device == "cpu" else ()
     return [

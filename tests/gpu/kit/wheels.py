@@ -12,10 +12,10 @@ from pathlib import Path
 
 from pieces import PieceError
 
-# Never carried: what a machine with PyTorch has, gigabytes of it.
+# Never packed: gigabytes that a machine with PyTorch already has.
 OF_PYTORCH = ("torch", "torchvision", "torchaudio", "triton")
 OF_CUDA = ("nvidia-", "cuda-")
-# What wants one of them in another version than the machine has would not run there.
+# Packages that need another version of these than the machine has would not run there.
 FIXED = ("torch",)
 _NAME = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 class Wheel:
     """A wheel file: its distribution's name in normal form, version, and the normal names of what it requires.
 
-    What it requires for an extra is under the extra's name; for none, under "".
+    Requirements of an extra are under the extra's name, all others under "".
     """
 
     path: Path
@@ -34,7 +34,7 @@ class Wheel:
 
 
 def normal(name: str) -> str:
-    """A distribution's name as indices compare them."""
+    """A distribution's name in the form in which package indices compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -80,7 +80,7 @@ def read_wheels(folder: Path) -> dict[str, Wheel]:
 
 
 def closure(roots: Iterable[str], wheels: Mapping[str, Wheel]) -> set[str]:
-    """The roots, and what they require, without extras, as far as there are wheels of it."""
+    """The roots and their requirements, without extras, as far as there are wheels of them."""
     found: set[str] = set()
     waiting = [normal(name) for name in roots]
     while waiting:

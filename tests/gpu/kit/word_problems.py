@@ -17,9 +17,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from data_preprocess.prompt_states import encode, last_states, principal_components
 
-# Of configs/experiment/smollm2_svamp_cpu.yaml.
+# As in configs/experiment/smollm2_svamp_cpu.yaml.
 MAX_PROMPT, MAX_RESPONSE = 288, 48
-# Of data_preprocess.prompt_states, by default.
+# The defaults of data_preprocess.prompt_states.
 TOKENS_PER_BATCH, NUM_COMPONENTS = 16384, 16
 
 
@@ -30,8 +30,8 @@ class Problems:
     Attributes:
         task: Its `answers` are empty, its `held_out_answers` only say how long a response may be.
         truths: P ground truths.
-        held_out_truths: H of them.
-        tokenizer: Of the model.
+        held_out_truths: H ground truths.
+        tokenizer: The model's tokenizer.
     """
 
     task: Task
@@ -41,7 +41,7 @@ class Problems:
 
 
 def read_problems(model: Path, data: Path, *, most: int | None = None, max_response: int = MAX_RESPONSE) -> Problems:
-    """The questions of svamp.parquet for training and of svamp_test.parquet for looking, `most` of each.
+    """The questions of svamp.parquet for training and of svamp_test.parquet for evaluation, at most `most` of each.
 
     Raises:
         PieceError: A file or the model is missing.
@@ -77,7 +77,7 @@ def read_problems(model: Path, data: Path, *, most: int | None = None, max_respo
 
 
 def prompt_states(problems: Problems, model: Path, device: str) -> np.ndarray:
-    """(P, C) float32: what the model makes of each prompt before any training."""
+    """(P, C) float32: the model's state of each prompt before any training."""
     task = problems.task
     prompts = [ids[ids != task.pad].tolist() for ids in task.prompts]
     base = AutoModel.from_pretrained(model, dtype=torch.float32).eval().to(device)
