@@ -11,6 +11,7 @@ from recipe.tracin.checks import check_config
 from recipe.tracin.metric_glossary import METRICS
 from recipe.tracin.run_files import FILES
 from recipe.tracin.settings import share_text
+from verl_ext.cluster.pools import num_ranks
 from verl_ext.launch.compatibility import (
     MANAGER,
     OWN_MANAGER,
@@ -29,7 +30,7 @@ NO_IMAGES = (
 )
 
 
-_GRADIENT_BYTES = 4  # float32, of whole parameters on every rank
+_GRADIENT_BYTES = 4  # float32
 
 
 def _enabled(is_asked: Callable[[Any, DictConfig], bool]) -> Callable[[Any, DictConfig], bool]:
@@ -70,11 +71,18 @@ def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
         yield "influence", "known only when the run starts"
         return
     yield "influence", share_text(found.share)
-    gradient = _GRADIENT_BYTES * found.count
-    yield (
-        "",
-        f"validation gradient: {size(gradient)} per rank from validation to update, twice that when computed",
-    )
+    shards = _num_shards(config)
+    gradient = size(_GRADIENT_BYTES * found.count / shards)
+    at_a_time = ", and one layer's at a time" if shards > 1 else ""
+    yield "", f"validation gradient: {gradient} per rank from validation to update, twice that when computed{at_a_time}"
+
+
+def _num_shards(config: DictConfig) -> int:
+    """Into how many shards the validation gradient is divided: that of LoRA's factors is stored whole."""
+    if "lora" in config.tracin.parameters:
+        return 1
+    fsdp_size = config.actor_rollout_ref.actor.fsdp_config.fsdp_size
+    return fsdp_size if fsdp_size > 0 else num_ranks(config)
 
 
 UNSUPPORTED = (

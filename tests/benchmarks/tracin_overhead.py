@@ -52,6 +52,18 @@ VOCABULARY = {"toy": 128, "33M": 8192, "1.5B": 151_936}
 ROWS = 8
 
 
+def peak_on_cpu(call: Callable[[], object]) -> int:
+    """Bytes of the peak above what was allocated before the call."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        call()
+    held = peak = 0
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
 class Bench:
     """One model with its methods; each runs over the given number of samples, in micro-batches of 8 rows."""
 
@@ -168,16 +180,7 @@ class Bench:
                 before = torch.cuda.memory_allocated()
                 self.methods[method](samples)
                 return torch.cuda.max_memory_allocated() - before
-            with torch.profiler.profile(
-                activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-            ) as profile:
-                self.methods[method](samples)
-            held = peak = 0
-            events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-            for event in sorted(events, key=lambda event: event.start_ns()):
-                held += event.nbytes()
-                peak = max(peak, held)
-            return peak
+            return peak_on_cpu(lambda: self.methods[method](samples))
         except torch.cuda.OutOfMemoryError:
             return None
         finally:

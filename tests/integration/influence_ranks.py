@@ -38,6 +38,7 @@ from influence_workers import (
     with_masks,
 )
 
+from verl_ext.influence.batches import whole
 from verl_ext.influence.method.denominators import mini_batches, row_factors, rows_to_mask
 from verl_ext.influence.method.ghost import InfluenceError
 
@@ -48,7 +49,7 @@ def score(worker: Any, case: Case, train: Rows, validation: Rows) -> dict[str, A
     result: dict[str, Any] = {}
     if not case.in_batch:
         result |= take_validation_gradient(worker, validation, case.engine, case.terms)
-        result["gradient"] = {n: g.clone() for n, g in worker._ghost.validation_gradients().items()}
+        result["gradient"] = {n: whole(g).clone() for n, g in worker._ghost.validation_gradients().items()}
     data = training_batch(
         train,
         case.engine,
@@ -64,7 +65,7 @@ def score(worker: Any, case: Case, train: Rows, validation: Rows) -> dict[str, A
 
 
 def score_preconditioned(worker: Any, case: Case, train: Rows, validation: Rows) -> dict[str, Any]:
-    """Scores before the first update, and after two, with the weights and every update's gradients, whole."""
+    """Scores before the first update and after two, with the unsharded weights and every update's gradients."""
     set_loss(worker, case.mode, case.terms)
     set_micro_batches(worker, case.micro_batch)
     step, gradients = worker.engine.optimizer.step, []
@@ -91,14 +92,14 @@ def score_preconditioned(worker: Any, case: Case, train: Rows, validation: Rows)
 
 
 def compare_one_pass(worker: Any, case: OnePass, train: Rows, validation: Rows) -> dict[str, Any]:
-    """The one-pass update against masking rows before verl's own."""
+    """Compare the one-pass update with verl's own update on masked rows."""
     set_loss(worker, case.mode, case.terms)
     set_micro_batches(worker, 2)
     if case.only_first_rank:
         first = torch.arange(len(train)) < len(train) // dist.get_world_size()
         train = with_masks(train, ~first, torch.ones(len(train)))
     if case.engine.optimizer == "AdamW":
-        # Momentum and a second moment that are not those of the update itself.
+        # So that momentum and second moment are not those of the update itself.
         worker.train_mini_batch(training_batch(train, case.engine, case.terms))
     take_validation_gradient(worker, validation, case.engine, case.terms)
     options = {"rule": case.rule, "denominator": case.denominator, "check_identity": True}
@@ -130,7 +131,7 @@ def compare_one_pass(worker: Any, case: OnePass, train: Rows, validation: Rows) 
 
 
 def update_with_nothing_positive(worker: Any, engine: Engine, train: Rows, validation: Rows) -> list[str]:
-    """What changes in a one-pass update of the rows whose scores are not positive; the state is not empty."""
+    """What a one-pass update on rows without a positive score changes; the optimizer state is not empty."""
     set_loss(worker, "token-mean", False)
     set_micro_batches(worker, 2)
     worker.train_mini_batch(training_batch(train, engine, False))
@@ -147,11 +148,11 @@ def update_with_nothing_positive(worker: Any, engine: Engine, train: Rows, valid
 
 
 def score_between_updates(worker: Any, engine: Engine, train: Rows, validation: Rows) -> dict[str, list[str]]:
-    """What scoring changes in the state, and in the update after it."""
+    """What scoring changes in the state and in the next update."""
     set_loss(worker, "token-mean", True)
     set_micro_batches(worker, 2)
     found: dict[str, list[str]] = {}
-    # Momentum, and FSDP2 after its first forward.
+    # For momentum, and for FSDP2 after its first forward pass.
     worker.train_mini_batch(training_batch(train, engine, True))
     with restored(worker):
         worker.train_mini_batch(training_batch(train, engine, True))
@@ -181,7 +182,7 @@ def score_between_updates(worker: Any, engine: Engine, train: Rows, validation: 
 
 
 def misplace_a_row(worker: Any, train: Rows, validation: Rows) -> dict[str, Any]:
-    """Identity errors: as it is, and with a row's tokens given to another; the refusal where they are lost."""
+    """Identity errors, with correct rows and with a row's tokens assigned to another; the error if they are lost."""
     from verl_ext.influence import worker as module
 
     original, found = module.sample_index, {}
@@ -197,7 +198,7 @@ def misplace_a_row(worker: Any, train: Rows, validation: Rows) -> dict[str, Any]
 
 
 def first_check(worker: Any, train: Rows, validation: Rows) -> dict[str, str]:
-    """What a worker says in its first step of a model that has something wrong, in two and in one pass."""
+    """What a worker says in its first step with a model that breaks its assumptions, with two passes and with one."""
     from torch import nn
     from torch.nn import functional
 
@@ -243,7 +244,7 @@ def first_check(worker: Any, train: Rows, validation: Rows) -> dict[str, str]:
 
 
 def autograd_scores(worker: Any, case: Case, train: Rows, validation: Rows) -> torch.Tensor:
-    """Scores by the gradients that verl's engine leaves in `.grad`, one row of a micro-batch at a time; one process."""
+    """Scores from the gradients in `.grad` after verl's engine, one row of a micro-batch at a time; one process."""
     from verl.utils import tensordict_utils as tu
 
     from verl_ext.influence.batches import validation_loss
@@ -262,7 +263,7 @@ def autograd_scores(worker: Any, case: Case, train: Rows, validation: Rows) -> t
         return torch.cat([part.double().flatten() for part in parts])
 
     loss = partial(validation_loss, config=worker._actor_config)
-    # Two halves, as the worker goes through them.
+    # In two halves, as in the worker.
     direction = gradient(validation[0::2], validation, loss) + gradient(validation[1::2], validation, loss)
     scores = []
     for place in range(len(train)):
@@ -273,7 +274,7 @@ def autograd_scores(worker: Any, case: Case, train: Rows, validation: Rows) -> t
 
 
 def refusals(worker: Any, train: Rows, validation: Rows) -> dict[str, str]:
-    """Messages of what the worker refuses; the worker scores a part of the trainable parameters."""
+    """Error messages of what the worker refuses; it scores only part of the trainable parameters."""
     from verl.workers.config import FSDPEngineConfig
 
     from verl_ext.influence.worker import InfluenceTrainingWorker
@@ -301,7 +302,7 @@ def refusals(worker: Any, train: Rows, validation: Rows) -> dict[str, str]:
 
 
 def in_process(rank: int, world: int, folder: Path) -> None:
-    """Everything for one world size; rank 0 saves what was found."""
+    """Run all checks for one world size; rank 0 saves the results."""
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0", "DIST_INIT_METHOD": f"file://{folder}/meet_{world}"}
     train, validation = torch.load(folder / "rows.pt")
@@ -342,17 +343,20 @@ def in_process(rank: int, world: int, folder: Path) -> None:
 
 
 def all_worlds(_rank: int, worlds: tuple[int, ...], folder: Path) -> None:
-    """Fork the processes of each world size from one that has imported verl: that takes longer than most checks."""
+    """Fork the processes of each world size from one that has imported verl, which takes longer than most checks."""
     torch.set_num_threads(1)
     os.environ["VERL_PLATFORM"] = "cpu"
-    # Read by transformers. In a forked process torch now and then refuses a new thread: "Invalid thread pool!".
+    # Read by transformers. In a forked process torch sometimes refuses a new thread: "Invalid thread pool!".
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     from verl_ext import plugin
 
     plugin.register()
     import verl_ext.cpu.engine
     import verl_ext.influence.worker  # noqa: F401
+    from verl_ext.influence import fsdp
 
+    # Also the small weights of the tests' model: G of full layers is sharded, that of LoRA whole.
+    fsdp.SMALLEST_SHARDED = 1
     keep_precision()
     for world in worlds:
         mp.start_processes(in_process, args=(world, folder), nprocs=world, start_method="fork")

@@ -93,14 +93,14 @@ def buckets(tensors: Iterable[torch.Tensor], most_bytes: int) -> Iterator[list[t
 
 
 def norm_and_agreement(total: dict[str, torch.Tensor], first: dict[str, torch.Tensor]) -> tuple[float, float]:
-    """The norm of a gradient, and the cosine of one half of it with the other, one parameter at a time.
+    """The norm of a gradient, and the cosine of one half of it with the other; gathers one parameter at a time.
 
     Returns:
         nan as the cosine if a half is 0.
     """
     products = []
     for name, gradient in total.items():
-        half, both = first[name].flatten(), gradient.flatten()
+        half, both = whole(first[name]).flatten(), whole(gradient).flatten()
         rest = both - half  # the only copy: of a single parameter, in its own type
         products.append(torch.stack([both.dot(both), half.dot(rest), half.dot(half), rest.dot(rest)]))
     # One transfer from the device for all.

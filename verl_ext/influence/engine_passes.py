@@ -7,12 +7,13 @@ from typing import Any
 import torch
 import torch.distributed
 from tensordict import TensorDict
+from torch.distributed.tensor import DTensor
 from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_id
 from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.engine_workers import TrainingWorker
 
-from verl_ext.influence.batches import SAMPLE_POSITION, buckets
+from verl_ext.influence.batches import SAMPLE_POSITION, buckets, whole
 
 _BUCKET_BYTES = 64 * 2**20  # of gradients that are reduced together
 
@@ -97,11 +98,16 @@ class EnginePasses(TrainingWorker):
         return output
 
     def _average_over_ranks(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Reduce tensors in place; this needs memory for one bucket of them."""
-        for bucket in buckets(tensors.values(), _BUCKET_BYTES):
+        """Reduce tensors in place, except sharded ones, which are means already; needs memory for one bucket."""
+        sums = (tensor for tensor in tensors.values() if not isinstance(tensor, DTensor))
+        for bucket in buckets(sums, _BUCKET_BYTES):
             mean = self._mean_over_ranks(torch.cat([tensor.flatten() for tensor in bucket]))
             for tensor, part in zip(bucket, mean.split([tensor.numel() for tensor in bucket]), strict=True):
                 tensor.copy_(part.view_as(tensor))
+
+    def _whole_mean(self, stored: torch.Tensor) -> torch.Tensor:
+        """Mean over the ranks of a sum as `ShardedStorage` has it, unsharded."""
+        return whole(stored) if isinstance(stored, DTensor) else self._mean_over_ranks(stored)
 
     def _mean_over_ranks(self, tensor: torch.Tensor) -> torch.Tensor:
         torch.distributed.all_reduce(tensor, group=self.engine.get_data_parallel_group())

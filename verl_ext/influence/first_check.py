@@ -56,7 +56,7 @@ class FirstCheck:
             muted,
             around=partial(without_gradient_sync, worker.engine.module),
             whole=whole,
-            mean=worker._mean_over_ranks,
+            mean=worker._whole_mean,
         )
         has_muted = torch.tensor(float(bool(muted)))
         is_complete = worker._mean_over_ranks(has_muted.to(worker.device_name)) > 0

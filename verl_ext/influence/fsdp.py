@@ -1,12 +1,66 @@
-"""Ghost passes under FSDP2: no gradient communication, and no change of FSDP2's own state."""
+"""Ghost passes under FSDP2: G in shards, no other gradient communication, and no change of FSDP2's own state."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.distributed.tensor import DTensor, Partial
 
-from verl_ext.influence.method.ghost_functions import InfluenceError
+from verl_ext.influence.batches import whole
+from verl_ext.influence.method.ghost_functions import InfluenceError, Storage
+
+# Smaller gradients are stored whole: gathering each of them would take longer than reading it.
+SMALLEST_SHARDED = 1 << 16
+
+
+class ShardedStorage(Storage):
+    """G in shards like the parameters': each rank stores one of every large weight, averaged over the ranks.
+
+    Each micro-batch scatters a layer's gradient as FSDP2 does in an update, and gathers G for one layer at a time, so
+    that a rank never has more of G than its shards and one layer. LoRA's factors are stored whole, as other small
+    parameters are; these are sums of a rank's own tokens, which the caller reduces.
+
+    Args:
+        model: The module that scores are computed for, after `fully_shard`.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._layouts = {
+            name: (parameter.device_mesh, parameter.placements)
+            for name, parameter in model.named_parameters()
+            if isinstance(parameter, DTensor) and parameter.numel() >= SMALLEST_SHARDED and "lora_" not in name
+        }
+
+    def store(self, name: str, gradient: torch.Tensor) -> torch.Tensor:
+        """The mean over the ranks, sharded like the parameter; a small parameter's gradient as it is."""
+        if name not in self._layouts:
+            return gradient
+        mesh, placements = self._layouts[name]
+        summands = DTensor.from_local(gradient, mesh, [Partial()] * mesh.ndim, run_check=False)
+        return summands.redistribute(mesh, placements) / mesh.size()
+
+    def whole(self, stored: torch.Tensor) -> torch.Tensor:
+        """Gathered, if it is sharded."""
+        return whole(stored) if isinstance(stored, DTensor) else stored
+
+    def local(self, stored: torch.Tensor) -> torch.Tensor:
+        """The shard."""
+        return stored.to_local() if isinstance(stored, DTensor) else stored
+
+    def like(self, tensor: torch.Tensor, stored: torch.Tensor) -> torch.Tensor:
+        """A shard on the device of what is stored, or the whole."""
+        if not isinstance(stored, DTensor):
+            return self.whole(tensor).to(stored)
+        return DTensor.from_local(
+            self.local(tensor).to(stored.to_local()),
+            stored.device_mesh,
+            stored.placements,
+            run_check=False,
+            shape=stored.shape,
+            stride=stored.stride(),
+        )
 
 
 @contextmanager

@@ -31,11 +31,10 @@ from verl_ext.influence.batches import (
     sharded_like,
     unflat,
     validation_loss,
-    whole,
 )
 from verl_ext.influence.engine_passes import EnginePasses
 from verl_ext.influence.first_check import FirstCheck
-from verl_ext.influence.fsdp import without_gradient_sync
+from verl_ext.influence.fsdp import ShardedStorage, without_gradient_sync
 from verl_ext.influence.method.denominators import denominator_factor
 from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
 from verl_ext.influence.method.preconditioner import adam_factors
@@ -97,7 +96,8 @@ class InfluenceTrainingWorker(EnginePasses):
         if getattr(self.engine, "scaler", None) is not None:
             raise InfluenceError("float16 with a gradient scaler has no exact scores: set param_dtype to bf16 or fp32")
         self._preconditioner = preconditioner
-        self._ghost, self._first_check = GhostInfluence(self.engine.module, parameters), FirstCheck()
+        storage = ShardedStorage(self.engine.module)
+        self._ghost, self._first_check = GhostInfluence(self.engine.module, parameters, storage), FirstCheck()
         return self._ghost.share_scored
 
     # ------------------------------ two passes ------------------------------
@@ -105,7 +105,7 @@ class InfluenceTrainingWorker(EnginePasses):
     def compute_validation_gradient(self, data: TensorDict) -> dict[str, float]:
         """Set G to the gradient of `validation_loss` over a validation set, averaged over the ranks.
 
-        Memory: G and the gradient of one half, both for full parameters on every rank.
+        Memory: G and the gradient of one half, sharded like large parameters (`ShardedStorage`), and one whole layer.
 
         Args:
             data: Rows of this rank, with the fields of a training batch and `validation_advantage`; rows beyond the
@@ -220,7 +220,7 @@ class InfluenceTrainingWorker(EnginePasses):
 
     def _precondition(self, factors: dict[str, torch.Tensor] | None, *, keep: bool = False) -> dict[str, float]:
         if factors is not None:
-            self._require_ghost().precondition(factors, whole=whole, keep=keep)
+            self._require_ghost().precondition(factors, keep=keep)
         return {"preconditioned": float(factors is not None)}
 
     # ------------------------------ one pass ------------------------------

@@ -128,7 +128,7 @@ def test_bfloat16_autocast_agrees_with_bfloat16_autograd_and_ranks_as_float32(in
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
-@pytest.mark.parametrize("options", [{}, {"keep_gradients": True}, {"check_identity": True}])
+@pytest.mark.parametrize("options", [{}, {"keep_gradients": True}, {"check_identity": True}, {"sum_gradients": True}])
 def test_gradient_checkpointing_changes_nothing(use_reentrant, options):
     model = lora_model(torch.float64)
     ghost = GhostInfluence(model)
@@ -178,7 +178,7 @@ def test_full_linear_layers_with_biases_of_any_shape(sizes, shape, seed, keep_gr
     with ghost.validation():
         model(held_out).sum().backward()
     index = torch.arange(len(ids))[:, None].expand(shape)
-    with ghost.scoring(index, keep_gradients=keep_gradients, check_identity=True):
+    with ghost.scoring(index, keep_gradients=keep_gradients, sum_gradients=True):
         model(ids).sum().backward()
     expected = scores_of(gradients, validation)
     assert torch.allclose(ghost.scores(len(ids)), expected, rtol=1e-9, atol=1e-12)
@@ -416,7 +416,7 @@ def test_the_identity_holds_and_breaks_when_something_is_off(exact):
     model, gradients, _, _ = exact
     ghost = GhostInfluence(model)
     validate(ghost, model)
-    score(ghost, model, check_identity=True)
+    score(ghost, model, check_identity=True, sum_gradients=True)
     assert ghost.identity_error() < 1e-12
     for name, total in ghost.total_gradients().items():
         assert relative_error(total, torch.stack([g[name] for g in gradients]).sum(0)) < 1e-10
@@ -426,11 +426,6 @@ def test_the_identity_holds_and_breaks_when_something_is_off(exact):
     index[:, 1] = -1  # real tokens treated as padding
     with ghost.scoring(index, check_identity=True):
         sample_losses(model, TRAIN, ALL).sum().backward()
-    assert ghost.identity_error() > 1e-3
-
-    ghost.reset_scores()
-    score(ghost, model, check_identity=True)
-    ghost.validation_gradients()[ghost.names[0]].mul_(2)  # G changes between scoring and the check
     assert ghost.identity_error() > 1e-3
 
 

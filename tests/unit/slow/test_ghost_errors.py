@@ -208,6 +208,8 @@ def test_kept_gradients_are_used_or_dropped_on_purpose(small):
         ghost.self_influence(3)
     with pytest.raises(InfluenceError, match=r"check_identity=True in every scoring pass"):
         ghost.identity_error()
+    with pytest.raises(InfluenceError, match=r"sum_gradients=True in every scoring pass"):
+        ghost.total_gradients()
 
 
 def test_validation_gradients_that_do_not_fit_are_refused(small):

@@ -10,16 +10,19 @@ import torch.multiprocessing as mp
 from influence_models import lora_model, make_batch, sample_index, sample_losses
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 
-from verl_ext.influence.fsdp import without_gradient_sync
+from verl_ext.influence import fsdp
+from verl_ext.influence.batches import whole
+from verl_ext.influence.fsdp import ShardedStorage, without_gradient_sync
 from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
 
 WORLD = 2
 NUM_SAMPLES, NUM_VALIDATION = 8, 4
 TRAIN, VALIDATION = make_batch(NUM_SAMPLES), make_batch(NUM_VALIDATION, seed=9)
 LORA, FULL = "lora", r"base_layer$"
-# Parameters, checkpointing.
-CASES = [(LORA, False), (LORA, True), (FULL, True)]
+# Parameters, checkpointing, whether G is stored in shards.
+CASES = [(LORA, False, False), (LORA, True, False), (FULL, True, False), (FULL, False, True), (FULL, True, True)]
 # Mixed-precision policy, whether gradients wait unreduced in FSDP2's own buffers, whether ghost passes fail.
 UPDATES = {
     "float32, accumulating": ({}, True, False),
@@ -52,8 +55,12 @@ def my_part(num: int, rank: int) -> list[int]:
 
 
 def reduced(gradients: dict[str, torch.Tensor]) -> None:
+    """The sum over the ranks; what is sharded is their mean."""
     for gradient in gradients.values():
-        dist.all_reduce(gradient)
+        if isinstance(gradient, DTensor):
+            gradient *= WORLD
+        else:
+            dist.all_reduce(gradient)
 
 
 def ghost_passes(model: nn.Module, ghost: GhostInfluence, rank: int, **options) -> torch.Tensor:
@@ -122,14 +129,18 @@ def in_process(rank: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
     try:
         results = {}
-        for parameters, checkpointing in CASES:
+        fsdp.SMALLEST_SHARDED = 1
+        for parameters, checkpointing, in_shards in CASES:
             model = build(parameters, sharded=True, checkpointing=checkpointing)
-            ghost = GhostInfluence(model, parameters)
-            key = f"{parameters} {checkpointing}"
+            ghost = GhostInfluence(model, parameters, ShardedStorage(model) if in_shards else None)
+            key = f"{parameters} {checkpointing} {in_shards}"
             # The ghost passes are the model's first forward: FSDP2 initialises itself in them.
-            results[f"scores {key}"] = ghost_passes(model, ghost, rank, check_identity=True)
+            results[f"scores {key}"] = ghost_passes(model, ghost, rank, check_identity=True, sum_gradients=True)
             results[f"identity {key}"] = ghost.identity_error()
-            results[f"shapes {key}"] = {n: g.shape for n, g in ghost.validation_gradients().items()}
+            stored = ghost.validation_gradients()
+            results[f"shapes {key}"] = {n: g.shape for n, g in stored.items()}
+            results[f"stored {key}"] = sum(ShardedStorage(model).local(g).numel() for g in stored.values())
+            results[f"total {key}"] = {n: whole(g) for n, g in ghost.total_gradients().items()}
             flags = [p.requires_grad for p in model.parameters()]
             failing_passes(model, ghost, rank)
             results[f"again {key}"] = ghost_passes(model, ghost, rank)
@@ -181,8 +192,8 @@ def results(tmp_path_factory) -> list[dict]:
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(WORLD)]
 
 
-@pytest.mark.parametrize(("parameters", "checkpointing"), CASES)
-def test_scores_are_those_of_one_process(results, parameters, checkpointing):
+@pytest.mark.parametrize(("parameters", "checkpointing", "in_shards"), CASES)
+def test_scores_are_those_of_one_process(results, parameters, checkpointing, in_shards):
     model = build(parameters, sharded=False)
     ghost = GhostInfluence(model, parameters)
     for rank in range(WORLD):
@@ -190,11 +201,17 @@ def test_scores_are_those_of_one_process(results, parameters, checkpointing):
             sample_losses(model, VALIDATION, my_part(NUM_VALIDATION, rank)).sum().backward()
     for rank in range(WORLD):
         samples = my_part(NUM_SAMPLES, rank)
-        with ghost.scoring(sample_index(TRAIN, samples)):
+        with ghost.scoring(sample_index(TRAIN, samples), sum_gradients=True):
             sample_losses(model, TRAIN, samples).sum().backward()
-    expected = ghost.scores(NUM_SAMPLES)
-    key = f"{parameters} {checkpointing}"
+    expected, stored = ghost.scores(NUM_SAMPLES), sum(g.numel() for g in ghost.validation_gradients().values())
+    key = f"{parameters} {checkpointing} {in_shards}"
+    for name, total in ghost.total_gradients().items():
+        # Sums of each rank's own tokens, or their mean.
+        own = [result[f"total {key}"][name] for result in results]
+        got = WORLD * own[0] if in_shards else sum(own)
+        assert torch.allclose(got, total, rtol=1e-5, atol=1e-6 * float(total.abs().max()))
     for result in results:
+        assert result[f"stored {key}"] == stored // (WORLD if in_shards else 1)
         for name in ("scores", "again"):
             assert float((result[f"{name} {key}"] - expected).abs().max() / expected.abs().max()) < 1e-6
         assert result[f"identity {key}"] < 1e-6

@@ -10,7 +10,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from peft import LoraConfig
-from transformers import MixtralConfig, Qwen2Config, Qwen3MoeConfig
+from transformers import MixtralConfig, Qwen2Config, Qwen2ForCausalLM, Qwen3MoeConfig
 
 from data_preprocess.arithmetic import PoolSettings, build_rows
 from recipe.tracin.checks import check_config
@@ -203,6 +203,19 @@ def test_of_a_mixture_attention_is_scored_and_experts_are_refused(data: Path, mo
         ConfigError, match=r"one_pass=true updates with the gradients that are scored.*% of the trained"
     ):
         check_config(_config(data, model, attention, *one_pass))
+
+
+def test_the_gradient_of_whole_weights_is_sharded_and_that_of_lora_is_not(data: Path, tmp_path: Path):
+    model_config = Qwen2Config(**SIZES)
+    model_config.save_pretrained(tmp_path)
+    ranks = [f"actor_rollout_ref.model.path={tmp_path}", "trainer.n_gpus_per_node=4"]
+    full = ["actor_rollout_ref.model.lora_rank=0", "tracin.parameters=model.layers"]
+    whole_weights = sum(
+        weight.numel() for name, weight in Qwen2ForCausalLM(model_config).named_parameters() if "proj" in name
+    )
+    for overrides, expected in ((full, f"{size(whole_weights)} per rank"), ([], "one layer's at a time")):
+        row = dict(dry_run_rows(_config(data, *ranks, *overrides)))[""]
+        assert (expected in row) == bool(overrides), row
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,8 @@ from verl_ext.influence.method.ghost_functions import (
     LIMITS,
     GhostPass,
     InfluenceError,
-    Whole,
+    Storage,
     add_vectors,
-    as_it_is,
     fit_vector,
     kept_products,
     read_sample_index,
@@ -48,6 +47,8 @@ class GhostInfluence:
     The accumulators are float32 (float64 for float64 parameters), scores float64; products are computed in the dtype
     that the layer itself runs in. float16 is refused: G would overflow or vanish in it.
 
+    With a `storage` in shards, G and the sums of gradients are means over the ranks; see its class.
+
     FSDP2: put each context inside `verl_ext.influence.fsdp.without_gradient_sync(model)`. FSDP2 reads its dtypes from
     the parameters that are trainable at its first forward, so that must happen before a context freezes them; it would
     reduce gradients that do not exist; and it would leave frozen parameters in a root that stays gathered. All sums are
@@ -56,13 +57,14 @@ class GhostInfluence:
     Gradient checkpointing is exact, because sums are only updated in backward, which runs once.
     """
 
-    def __init__(self, model: nn.Module, parameters: str = "lora"):
+    def __init__(self, model: nn.Module, parameters: str = "lora", storage: Storage | None = None):
         """Chooses the layers that are trainable now.
 
         Args:
             model: Any module; it is not changed.
             parameters: "lora" for the `lora_A` and `lora_B` Linear modules (PEFT's names), otherwise a regular
                 expression that is searched for in the names of `nn.Linear` modules.
+            storage: How G is stored; by default whole.
 
         Raises:
             InfluenceError: Nothing matches, nothing that matches is trainable, or a match has no exact score.
@@ -70,6 +72,9 @@ class GhostInfluence:
         self._model = model
         self._layers = find_layers(model, parameters)
         self._parameters = {p.name: p for layer in self._layers for p, _ in layer.parts(None)}
+        self._storage = storage or Storage()
+        for parameter in self._parameters.values():
+            parameter.storage = self._storage
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         self.share_scored = sum(p.shape.numel() for p in self._parameters.values()) / trained
         self._anchor = torch.zeros((), requires_grad=True)
@@ -110,7 +115,7 @@ class GhostInfluence:
         self._validation_torn = False
 
     def validation_gradients(self) -> dict[str, torch.Tensor]:
-        """G by parameter name: the live tensors, so a caller may all-reduce or scale them in place."""
+        """G by parameter name, as stored: the live tensors, so a caller may all-reduce or scale them in place."""
         self._check_validation()
         return self._buffers("validation")
 
@@ -132,16 +137,15 @@ class GhostInfluence:
         self._validation_torn, self._has_norms = False, True
 
     @torch.no_grad()
-    def precondition(self, factors: Mapping[str, torch.Tensor], *, whole: Whole = as_it_is, keep: bool = False) -> None:
+    def precondition(self, factors: Mapping[str, torch.Tensor], *, keep: bool = False) -> None:
         """Multiplies G by a diagonal P, so that scores become <g_i, P G>: see `preconditioner.py`.
 
         Args:
-            factors: The diagonal, by parameter name, for every parameter in `names`.
-            whole: Gathers a sharded one.
+            factors: The diagonal, by parameter name, for every parameter in `names`; sharded like the parameter.
             keep: Keep P for `self_influence`, which then is <g_i, P g_i>; this takes as much memory as G.
         """
         for name, gradient in self.validation_gradients().items():
-            factor = whole(factors[name]).to(gradient)
+            factor = self._storage.like(factors[name], gradient)
             gradient *= factor
             self._parameters[name].metric = factor if keep else None
         self._has_norms = keep
@@ -157,7 +161,11 @@ class GhostInfluence:
 
     @contextmanager
     def scoring(
-        self, sample_index: torch.Tensor, keep_gradients: bool = False, check_identity: bool = False
+        self,
+        sample_index: torch.Tensor,
+        keep_gradients: bool = False,
+        check_identity: bool = False,
+        sum_gradients: bool = False,
     ) -> Generator[None]:
         """Adds the gradients backpropagated inside the context to the samples' scores; adds nothing if the pass fails.
 
@@ -165,7 +173,8 @@ class GhostInfluence:
             sample_index: Integers of the token grid's shape ([B, T] padded, [1, total] packed): each token's sample, -1
                 for padding. Prompt tokens also belong to their sample: the loss depends on their activations.
             keep_gradients: Keep this micro-batch's per-sample gradients until `accumulate_selected`. Meant for LoRA.
-            check_identity: Also sum the gradient of all tokens, for `identity_error`.
+            check_identity: Also compute the product of the gradient of all tokens, for `identity_error`.
+            sum_gradients: Also keep the sum of all tokens' gradients, for `total_gradients`.
         """
         self._check_idle()
         self._check_validation()
@@ -175,10 +184,11 @@ class GhostInfluence:
                 "or drop_kept_gradients() to continue without them"
             )
         ghost_pass = read_sample_index(sample_index, keep_gradients)
-        ghost_pass.check_identity, torn = check_identity, self._totals_torn
+        ghost_pass.check_identity, ghost_pass.sum_gradients = check_identity, sum_gradients
+        torn = self._totals_torn
         try:
             with self._ghost_mode(ghost_pass):
-                self._totals_torn |= check_identity
+                self._totals_torn |= sum_gradients
                 yield
             self._check_reached(ghost_pass)
             self._finish_scoring(ghost_pass)
@@ -207,8 +217,8 @@ class GhostInfluence:
         """Clears scores, and the gradients kept, summed or selected while scoring."""
         self._check_idle()
         self._scores = self._self_influence = torch.zeros(0, dtype=torch.float64)
-        self._kept_all = self._checked_all = True
-        self._num_passes, self._totals_torn = 0, False
+        self._kept_all = self._checked_all = self._summed_all = True
+        self._num_passes, self._totals_torn, self._expected = 0, False, 0.0
         self._dtypes: set[torch.dtype] = set()
         self._samples: list[int] = []
         for buffer in ("per_sample", "total", "selected"):
@@ -252,11 +262,12 @@ class GhostInfluence:
         self._drop("per_sample")
 
     # ---- identity
+
     def total_gradients(self) -> dict[str, torch.Tensor]:
-        """Sum of all scored tokens' gradients by parameter name, g^T x at once: equal to plain `.grad`."""
-        if self._totals_torn or not (self._checked_all and self._num_passes):
+        """Sum of all scored tokens' gradients by parameter name, g^T x at once: equal to plain `.grad`; as stored."""
+        if self._totals_torn or not (self._summed_all and self._num_passes):
             raise InfluenceError(
-                "the identity check needs check_identity=True in every scoring pass since reset_scores(), none failed"
+                "total_gradients needs sum_gradients=True in every scoring pass since reset_scores(), none failed"
             )
         return self._buffers("total")
 
@@ -266,10 +277,10 @@ class GhostInfluence:
         A token credited to another sample is not detected. The sum of gradients includes the padding tokens of
         `sample_index`: theirs must be 0.
         """
-        totals, gradients = self.total_gradients(), self.validation_gradients()
-        expected = sum(float((totals[n].double() * gradients[n].to(totals[n].device)).sum()) for n in totals)
+        if not (self._checked_all and self._num_passes):
+            raise InfluenceError("the identity check needs check_identity=True in every scoring pass")
         scale = float(self._scores.abs().sum()) + torch.finfo(torch.float64).tiny
-        return abs(float(self._scores.sum()) - expected) / scale
+        return abs(float(self._scores.sum()) - self._expected) / scale
 
     def close(self) -> None:
         """Frees every tensor; the object cannot be used afterwards."""
@@ -306,7 +317,7 @@ class GhostInfluence:
             scores.index_add_(0, index[index >= 0], tokens[index >= 0])
         if not scores.isfinite().all():
             bad = (~scores.isfinite()).nonzero().flatten().tolist()
-            finite = all(g.isfinite().all() for g in self._buffers("validation").values())
+            finite = all(self._storage.local(g).isfinite().all() for g in self._buffers("validation").values())
             raise InfluenceError(
                 f"the scores of samples {bad[:8]} are not finite; the validation gradient is {'' if finite else 'not '}"
                 "finite: look at the loss, and at its log-probs, of these samples" + ("" if finite else " and of G's")
@@ -318,6 +329,9 @@ class GhostInfluence:
         self._num_passes += 1
         self._kept_all &= ghost_pass.keep_gradients
         self._checked_all &= ghost_pass.check_identity
+        self._summed_all &= ghost_pass.sum_gradients
+        if ghost_pass.expected is not None:
+            self._expected += float(ghost_pass.expected)
 
     def _check_reached(self, ghost_pass: GhostPass) -> None:
         for seen, trouble in (

@@ -41,7 +41,7 @@ def check_scores(
         muted: Samples of the second check, some but not all of the micro-batch; empty: no second check.
         around: Context required by a ghost pass.
         whole: Gathers a sharded `.grad`, averaged over all ranks.
-        mean: Mean over all ranks of a sum of one rank.
+        mean: Mean over all ranks, whole, of a sum as it is stored.
 
     Returns:
         Whether there was a gradient to compare: if every advantage is 0, nothing can be checked.
@@ -51,13 +51,13 @@ def check_scores(
     """
     plain, is_random = _plain_gradients(ghost, backward)
     ghost.reset_scores()
-    with _other_random_numbers(ghost.model), around(), ghost.scoring(sample_index, check_identity=True):
+    with _other_random_numbers(ghost.model), around(), ghost.scoring(sample_index, sum_gradients=True):
         backward(())
     errors = _Errors()
     for name, total in ghost.total_gradients().items():
         # One full gradient at a time.
-        gradient = plain.pop(name)
-        errors.add(name, mean(total), torch.zeros_like(total) if gradient is None else whole(gradient).to(total))
+        gradient, hooked = plain.pop(name), mean(total)
+        errors.add(name, hooked, torch.zeros_like(hooked) if gradient is None else whole(gradient).to(hooked))
     if not errors.longest:
         ghost.reset_scores()
         return False

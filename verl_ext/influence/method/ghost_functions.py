@@ -34,6 +34,30 @@ class InfluenceError(SignalError):
     """The requested influence scores would be wrong or are impossible."""
 
 
+class Storage:
+    """How a rank stores the sums of a parameter's gradients: here the whole sum of its own tokens.
+
+    A storage in shards (`verl_ext.influence.fsdp.ShardedStorage`) communicates: `store` and `whole` are called on all
+    ranks in the same order.
+    """
+
+    def store(self, name: str, gradient: torch.Tensor) -> torch.Tensor:
+        """What is kept of a gradient of the parameter's unsharded shape."""
+        return gradient
+
+    def whole(self, stored: torch.Tensor) -> torch.Tensor:
+        """The gradient of the unsharded shape."""
+        return stored
+
+    def local(self, stored: torch.Tensor) -> torch.Tensor:
+        """This rank's own part, without communication."""
+        return stored
+
+    def like(self, tensor: torch.Tensor, stored: torch.Tensor) -> torch.Tensor:
+        """A tensor with the layout of the parameter, in that of what is stored of its gradient."""
+        return tensor.to(stored)
+
+
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """Float32 for the half precisions, otherwise the dtype itself."""
     return torch.promote_types(dtype, torch.float32)
@@ -54,14 +78,15 @@ def weight_gradient(grad_NO: torch.Tensor, x_NI: torch.Tensor | None) -> torch.T
 
 @dataclass(eq=False)
 class GhostParameter:
-    """The state kept per parameter: all tensors have the parameter's (unsharded) shape.
+    """The state kept per parameter: tensors of its unsharded shape, `validation`, `total` and `metric` as stored.
 
     Attributes:
         name: Its name in the model.
         shape: (O, I) of a weight, (O,) of a bias.
         dtype: Dtype of the accumulators: float32, or float64 for a float64 parameter.
+        storage: Of G, and of the gradient of all tokens.
         validation: G, summed over the validation passes.
-        total: Gradient of all scored tokens, for the identity check.
+        total: Gradient of all scored tokens, to compare with that of a plain backward.
         selected: Weighted sum of the kept per-sample gradients.
         per_sample: Gradients of this micro-batch's samples, (S, *shape).
         metric: Diagonal that G was multiplied by, for the norms of samples; None: 1.
@@ -70,6 +95,7 @@ class GhostParameter:
     name: str
     shape: torch.Size
     dtype: torch.dtype
+    storage: Storage = field(default_factory=Storage)
     validation: torch.Tensor | None = None
     total: torch.Tensor | None = None
     selected: torch.Tensor | None = None
@@ -78,16 +104,19 @@ class GhostParameter:
 
     def add(self, buffer: str, gradient: torch.Tensor) -> None:
         """Adds a gradient to one of the accumulators, which is created at the first call."""
+        gradient = gradient.to(self.dtype)
+        if buffer != "selected":
+            gradient = self.storage.store(self.name, gradient)
         if getattr(self, buffer) is None:
-            setattr(self, buffer, gradient.to(self.dtype))
+            setattr(self, buffer, gradient)
         else:
             getattr(self, buffer).add_(gradient)
 
     def direction(self, like: torch.Tensor) -> torch.Tensor:
-        """G on the device and in the dtype of an activation."""
+        """G on the device and in the dtype of an activation; gathered in this dtype if it is stored in shards."""
         assert self.validation is not None
         self.validation = self.validation.to(like.device)
-        return self.validation.to(like.dtype)
+        return self.storage.whole(self.validation.to(like.dtype))
 
     def keep(self, grad_NO: torch.Tensor, x_NI: torch.Tensor | None, runs: list[tuple[int, int, int]], num: int):
         """Adds the gradient of its tokens to each sample's; runs are (position among samples, start, end)."""
@@ -104,6 +133,7 @@ class GhostPass:
     Attributes:
         sample_index: Flattened; None in a validation pass.
         grid: Its original shape.
+        expected: <gradient of all tokens, G>, for the identity check.
         dtypes: Dtypes in which the layers ran.
     """
 
@@ -111,9 +141,11 @@ class GhostPass:
     grid: tuple[int, ...] = ()
     keep_gradients: bool = False
     check_identity: bool = False
+    sum_gradients: bool = False
     samples: list[int] = field(default_factory=list)
     runs: list[tuple[int, int, int]] = field(default_factory=list)
     token_scores: torch.Tensor | None = None
+    expected: torch.Tensor | None = None
     called: set[str] = field(default_factory=set)
     reached: set[str] = field(default_factory=set)
     dtypes: set[torch.dtype] = field(default_factory=set)
@@ -122,6 +154,12 @@ class GhostPass:
     def add_scores(self, scores_N: torch.Tensor) -> None:
         """Adds one layer's share to the tokens' scores."""
         self.token_scores = scores_N if self.token_scores is None else self.token_scores.add_(scores_N)
+
+    def expect(self, gradient: torch.Tensor, parameter: GhostParameter) -> None:
+        """Adds a parameter's share to `expected`, from the gradient of all tokens at once."""
+        wide = gradient.to(parameter.dtype)
+        product = (wide * parameter.direction(wide)).sum(dtype=torch.float64)
+        self.expected = product if self.expected is None else self.expected + product
 
 
 def read_sample_index(sample_index: torch.Tensor, keep_gradients: bool) -> GhostPass:
@@ -153,7 +191,7 @@ def kept_products(parameters: list[GhostParameter], samples: list[int]) -> tuple
             products.append((wide @ parameter.direction(wide).flatten()).double())
             squares = wide.square()
             if parameter.metric is not None:
-                squares *= parameter.metric.to(squares).flatten()
+                squares *= parameter.storage.whole(parameter.metric).to(squares).flatten()
             norms.append(squares.sum(1).double())
     both = products[0].new_zeros(2, max(samples, default=-1) + 1)
     both[:, samples] = torch.stack([torch.stack(products).sum(0), torch.stack(norms).sum(0)])
@@ -221,6 +259,8 @@ class GhostLinear:
             if ghost_pass.sample_index is None:
                 parameter.add("validation", weight_gradient(grad_NO, x))
             if ghost_pass.check_identity:
+                ghost_pass.expect(weight_gradient(grad_NO, x), parameter)
+            if ghost_pass.sum_gradients:
                 parameter.add("total", weight_gradient(grad_NO, x))
             if ghost_pass.keep_gradients:
                 parameter.keep(grad_NO, x, ghost_pass.runs, len(ghost_pass.samples))
@@ -274,7 +314,7 @@ class ScoreFromOutput(torch.autograd.Function):
             both = x_NI @ torch.cat([weight.to(x_NI.dtype), layer.weight.direction(x_NI)]).t()
             # Copies, or y's users would keep h, and h's saving y, alive.
             y_NO, h_NO = (part.contiguous() for part in both.chunk(2, dim=1))
-            ctx.save_for_backward(weight, h_NO, x_NI if ghost_pass.check_identity else None)
+            ctx.save_for_backward(weight, h_NO, x_NI if ghost_pass.check_identity or ghost_pass.sum_gradients else None)
             return y_NO if bias is None else y_NO + bias.to(y_NO.dtype)
 
     @staticmethod
