@@ -82,6 +82,7 @@ SCORED = [
     Case(engine=Engine(parameters=FULL, packed=True, checkpointing=True), micro_batch=None),
     # Sharded in pairs, replicated over the two pairs.
     Case(engine=Engine(fsdp_size=2), worlds=(4,)),
+    Case(engine=Engine(parameters=FULL, fsdp_size=2), worlds=(4,)),
     Case(engine=Engine(precision="fp32")),
     Case(engine=Engine(precision="fp32", packed=True, checkpointing=True), micro_batch=None, worlds=(1, 2)),
     Case(engine=Engine(precision="fp32", parameters=FULL), worlds=(1, 2)),
@@ -112,6 +113,8 @@ PRECONDITIONED = [
     Case(engine=replace(_ADAMW, parameters=FULL), worlds=(1, 2)),
     Case(engine=_ADAMW, in_batch=True, worlds=(1, 2)),
     Case(engine=replace(_ADAMW, fsdp_size=2), worlds=(4,)),
+    Case(engine=replace(_ADAMW, precision="fp32"), worlds=(1, 2)),
+    Case(engine=replace(_ADAMW, precision="fp32", parameters=FULL), worlds=(1, 2)),
 ]
 NOTHING_POSITIVE = OnePass(engine=_ADAMW)
 # Engines in which scoring must leave no trace.
