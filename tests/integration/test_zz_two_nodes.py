@@ -97,6 +97,19 @@ def _command(run_dir: Path) -> list[str]:
     return [sys.executable, "-m", "recipe.fast_dapo.main", *TINY, *SETTINGS, f"run_dir={run_dir}"]
 
 
+def _python(cluster: TwoNodes, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A short command in the environment of the cluster."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
 def _wait_for_step(run_dir: Path, step: int, process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 1200
     while time.monotonic() < deadline:
@@ -244,15 +257,7 @@ def test_the_nodes_read_a_share_of_the_files_each(cluster: TwoNodes, tmp_path: P
     (tmp_path / "actor").mkdir()
     for number in range(4):
         (tmp_path / f"{number}.distcp").write_bytes(b"weights")
-    result = subprocess.run(
-        [sys.executable, "-c", READ_BY_NODES, cluster.address, tmp_path],
-        cwd=ROOT,
-        env=cluster.environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    result = _python(cluster, "-c", READ_BY_NODES, cluster.address, str(tmp_path))
     assert result.returncode == 0, result.stderr[-3000:]
     assert re.search(r"got: .*elsewhere.* file system that all nodes share", result.stdout)
 
@@ -260,16 +265,8 @@ def test_the_nodes_read_a_share_of_the_files_each(cluster: TwoNodes, tmp_path: P
 def test_a_job_carries_the_package_to_the_cluster(demo_assets: None, cluster: TwoNodes, tmp_path: Path):
     """`ray job submit` of a dry run: the package is sent along, the plugin is loaded, the CPU backend is chosen."""
     run = [*TINY, "trainer.nnodes=2", f"run_dir={tmp_path}/job", "dry_run=true"]
-    submit = [sys.executable, "-m", "verl_ext.submit", "ray", f"--address={cluster.dashboard}"]
-    result = subprocess.run(
-        [*submit, "--", "-m", "recipe.fast_dapo.main", *run],
-        cwd=ROOT,
-        env=cluster.environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    submit = ["-m", "verl_ext.submit", "ray", f"--address={cluster.dashboard}"]
+    result = _python(cluster, *submit, "--", "-m", "recipe.fast_dapo.main", *run)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-2000:]
     assert "nothing was started: without dry_run=true the same command trains" in result.stdout
     assert "succeeded" in result.stdout
@@ -283,15 +280,7 @@ def test_a_cluster_that_is_too_small_or_away_is_an_error_for_people(
         (f"{HEAD}:9", 1, f"expected a running Ray cluster at {HEAD}:9"),
     ):
         run = [*TINY, f"trainer.nnodes={nodes}", f"run_dir={tmp_path}/run", f"+ray_kwargs.ray_init.address={address}"]
-        result = subprocess.run(
-            [sys.executable, "-m", "recipe.fast_dapo.main", *run],
-            cwd=ROOT,
-            env=cluster.environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        result = _python(cluster, "-m", "recipe.fast_dapo.main", *run)
         assert result.returncode == 1
         assert message in result.stderr, result.stderr[-3000:]
         assert "Traceback" not in result.stderr[result.stderr.index("error: ") :]
