@@ -27,6 +27,7 @@ FOLDER = ROOT / "outputs/releases"
 REQUIREMENTS = ROOT / "configs/requirements"
 UV = ROOT / ".venv/bin/uv"
 BEFORE = "0.9.0"
+LOG = "compat.log"
 _COUNT = re.compile(r"(\d+) (passed|failed|error|errors)\b")
 _DIFFERENCES = re.compile(r"^(\d+) differ:", re.MULTILINE)
 
@@ -112,9 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         package = run_in(release, "-c", "import pathlib, verl; print(pathlib.Path(verl.__file__).parent.parent)")
         printed = run_in(release, "tests/compat/contract.py", "--verl", package.strip().splitlines()[-1])
         differences = int(_DIFFERENCES.findall(printed)[0])
-        tests = counts(run_in(release, "-m", "pytest", "-q", "--continue-on-collection-errors", "tests/compat"))
+        output = run_in(release, "-m", "pytest", "-q", "--continue-on-collection-errors", "tests/compat")
+        (FOLDER / release.name / LOG).write_text(printed + output, encoding="utf-8")
+        tests = counts(output)
         print(f"| {release.name} | {differences} | {tests['passed']} | {tests['failed']} |", flush=True)
         failed |= release.name in supported and bool(differences or tests["failed"])
+    print(f"Every difference and failure: {FOLDER.relative_to(ROOT)}/VERSION/{LOG}")
     return int(failed)
 
 
