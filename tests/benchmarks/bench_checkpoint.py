@@ -22,7 +22,7 @@ import torch
 from ray.cluster_utils import Cluster
 
 from verl_ext.cluster import nodes
-from verl_ext.run.checkpoints import changed_file, find_damage, write_manifest
+from verl_ext.run.manifest import changed_file, find_damage, write_manifest
 from verl_ext.trainer.checkpointing import changed_by_nodes, describe_by_nodes
 
 

@@ -28,7 +28,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from verl_ext.influence.fsdp import ShardedStorage, without_gradient_sync
 from verl_ext.influence.method.ghost import GhostInfluence
-from verl_ext.influence.method.ghost_functions import Storage
+from verl_ext.influence.method.ghost_parameters import Storage
 
 LAYERS = r"model\.layers\."
 

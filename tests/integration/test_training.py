@@ -13,7 +13,8 @@ from lab import COMPILED, Lab, start_over
 
 from recipe.fast_dapo.collector import CurriculumExhaustedError
 from verl_ext.core.errors import CheckpointError, RolloutEngineError, StaleEngineError
-from verl_ext.run.checkpoints import CheckpointFolder, find_damage
+from verl_ext.run.checkpoints import CheckpointFolder
+from verl_ext.run.manifest import find_damage
 
 PROMPT = "453+812="
 

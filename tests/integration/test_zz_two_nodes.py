@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 import ray
 from verl_ext.core.errors import CheckpointError
-from verl_ext.run.checkpoints import find_damage, write_manifest
+from verl_ext.run.manifest import find_damage, write_manifest
 from verl_ext.trainer.checkpointing import by_nodes, changed_by_nodes, describe_by_nodes
 
 ray.init(address=sys.argv[1], log_to_driver=False)

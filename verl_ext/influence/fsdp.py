@@ -9,7 +9,7 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Partial
 
 from verl_ext.influence.batches import whole
-from verl_ext.influence.method.ghost_functions import InfluenceError, Storage
+from verl_ext.influence.method.ghost_parameters import InfluenceError, Storage
 
 # Smaller gradients are stored whole: gathering each of them would take longer than reading it.
 SMALLEST_SHARDED = 1 << 16

@@ -17,7 +17,8 @@ from verl_ext.launch.own_version import own_version
 from verl_ext.launch.preflight import checks, resumed
 from verl_ext.launch.recipe import Recipe, all_paths, all_phases, check_settings
 from verl_ext.launch.run_page import write_page
-from verl_ext.run.checkpoints import prepare_resume, sizes_alone
+from verl_ext.run.checkpoints import prepare_resume
+from verl_ext.run.manifest import sizes_alone
 from verl_ext.run.rollout_texts import read_rollout_texts
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import kept_status

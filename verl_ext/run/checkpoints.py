@@ -6,41 +6,26 @@
         global_step_50.damaged/               set aside by a resume that fell back to step 40
         .saving/global_step_60/               being written, or left by a run that was killed while writing
 
-The manifest has each file's size, and a CRC-32 for files without their own. torch's files are zip archives with a
-CRC-32 for every tensor, so saving reads large files again only if they are Megatron's or Hugging Face's.
+The manifest is that of `manifest.py`.
 """
 
 import json
 import os
 import re
 import shutil
-import zipfile
-import zlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
 from verl_ext.core.errors import CheckpointError
+from verl_ext.run.manifest import Describe, FindChanged, find_damage, sync, write_manifest
 
-MANIFEST = "manifest.json"
 # The file that verl's Megatron engine writes last into a model's folder: its ranks, and the places of its contents.
 MEGATRON_CONTENTS = "ckpt_contents.json"
 TRACKER = "latest_checkpointed_iteration.txt"
 RETENTION_KEYS = ("remove_previous_ckpt_in_save", "max_actor_ckpt_to_keep", "max_critic_ckpt_to_keep")
 _STEP = re.compile(r"global_step_(\d+)")
-_CHUNK = 1 << 22  # bytes
-
-
-# A file's bytes, and its CRC-32 unless it carries checksums of its own.
-Entry = dict[str, int | None]
-# Maps a folder and names of files in it to the manifest's entries, by name.
-Describe = Callable[[Path, Sequence[str]], dict[str, Entry]]
-# Maps a folder and names of files in it to the first file whose content has changed.
-FindChanged = Callable[[Path, Sequence[str]], str | None]
 
 
 @dataclass(frozen=True)
@@ -103,7 +88,7 @@ class CheckpointFolder:
         if folder.exists():
             folder.rename(replaced)
         written.rename(folder)
-        _sync(self.path)
+        sync(self.path)
         self._track(step)
         shutil.rmtree(replaced, ignore_errors=True)
         self.clear_unfinished()
@@ -175,9 +160,9 @@ class CheckpointFolder:
     def _track(self, step: int) -> None:
         temporary = self.path / f"{TRACKER}.tmp"
         temporary.write_text(str(step), encoding="utf-8")
-        _sync(temporary)
+        sync(temporary)
         os.replace(temporary, self.path / TRACKER)
-        _sync(self.path)
+        sync(self.path)
 
 
 def prepare_resume(trainer: DictConfig, num_ranks: int, find_changed: FindChanged | None = None) -> list[str]:
@@ -241,125 +226,7 @@ def _check_num_ranks(folder: Path, num_ranks: int) -> None:
         )
 
 
-def write_manifest(folder: Path, describe: Describe | None = None) -> None:
-    """List the files of a finished checkpoint; every file is on disk when this returns.
-
-    Args:
-        folder: The checkpoint.
-        describe: Reads the files, which takes time for large ones; `describe_files` unless other machines do it.
-    """
-    names = _names(folder)
-    entries = (describe or describe_files)(folder, names)
-    manifest = folder / MANIFEST
-    manifest.write_text(json.dumps({"files": {name: entries[name] for name in names}}, indent=1), encoding="utf-8")
-    _sync(manifest)
-
-
-def describe_files(folder: Path, names: Sequence[str]) -> dict[str, Entry]:
-    """The manifest's entries of these files of a checkpoint; they are read in parallel, and on disk afterwards."""
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        return dict(zip(names, pool.map(lambda name: _written(folder / name), names), strict=True))
-
-
-def _written(path: Path) -> Entry:
-    """The manifest's entry for a file, which is on disk when this returns."""
-    _sync(path)
-    crc = None if path.suffix == ".pt" and zipfile.is_zipfile(path) else _crc(path)
-    return {"bytes": path.stat().st_size, "crc32": crc}
-
-
-def find_damage(folder: Path, find_changed: FindChanged | None = None) -> str | None:
-    """The problem with a checkpoint: a file that is missing, truncated or changed; None if there is none.
-
-    Without a manifest, as in verl's own checkpoints, only torch's archives can be checked.
-
-    Args:
-        folder: The checkpoint.
-        find_changed: Reads the files, which takes time for large ones; `changed_file` unless other machines do it.
-    """
-    manifest, names = folder / MANIFEST, _names(folder)
-    if manifest.exists():
-        try:
-            expected = _expected(folder)
-        except (ValueError, KeyError, TypeError):
-            return f"{MANIFEST} is damaged"
-        names = list(expected)
-        for name, file in expected.items():
-            path = folder / name
-            if not path.is_file():
-                return f"{name} is missing"
-            if path.stat().st_size != file["bytes"]:
-                return f"{name} has {path.stat().st_size:,} bytes, expected {file['bytes']:,}"
-    elif not (folder / "actor").is_dir():
-        return "the actor's weights are missing"
-    changed = (find_changed or changed_file)(folder, names)
-    return None if changed is None else f"{changed} has changed since it was written"
-
-
-def sizes_alone(folder: Path, names: Sequence[str]) -> str | None:
-    """Used as `find_changed` if others read the files later."""
-    return None
-
-
-def changed_file(folder: Path, names: Sequence[str]) -> str | None:
-    """The first of these files of a checkpoint whose content has changed; they are read in parallel."""
-    expected = _expected(folder) if (folder / MANIFEST).exists() else {}
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        found = pool.map(lambda name: _changed(folder / name, expected.get(name)), names)
-        return next((name for name, is_changed in zip(names, found, strict=True) if is_changed), None)
-
-
-def in_shares(folder: Path, names: Sequence[str], num_shares: int) -> list[list[str]]:
-    """The files in this many shares of about the same number of bytes; fewer if there are fewer files."""
-    shares: list[tuple[int, list[str]]] = [(0, []) for _ in range(min(num_shares, len(names)))]
-    for name in sorted(names, key=lambda name: -(folder / name).stat().st_size):
-        place = min(range(len(shares)), key=lambda place: shares[place][0])
-        size, share = shares[place]
-        shares[place] = size + (folder / name).stat().st_size, [*share, name]
-    return [share for _, share in shares]
-
-
-def _expected(folder: Path) -> dict[str, dict[str, Any]]:
-    """The manifest: bytes and CRC-32 by name."""
-    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-
-
-def _changed(path: Path, expected: dict[str, int | None] | None) -> bool:
-    if expected is not None and expected["crc32"] is not None:
-        return _crc(path) != expected["crc32"]
-    if expected is None and path.suffix != ".pt":
-        return False
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is not None
-    except (zipfile.BadZipFile, OSError, EOFError):
-        return True
-
-
 def _step_of(folder: Path) -> int:
     match = _STEP.fullmatch(folder.name)
     assert match is not None
     return int(match[1])
-
-
-def _names(folder: Path) -> list[str]:
-    """All files of a checkpoint but its manifest."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
-    return [path.relative_to(folder).as_posix() for path in files]
-
-
-def _crc(path: Path) -> int:
-    crc = 0
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            crc = zlib.crc32(chunk, crc)
-    return crc
-
-
-def _sync(path: Path) -> None:
-    """Flush a file or folder to disk: otherwise a rename may survive a crash without its content."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

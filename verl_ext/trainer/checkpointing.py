@@ -14,15 +14,8 @@ from verl.trainer.ppo.v1 import PPOTrainer
 from verl_ext.cluster import nodes
 from verl_ext.cluster.worker_death import find_death
 from verl_ext.core.errors import CheckpointError
-from verl_ext.run.checkpoints import (
-    RETENTION_KEYS,
-    CheckpointFolder,
-    Entry,
-    changed_file,
-    describe_files,
-    in_shares,
-    num_to_keep,
-)
+from verl_ext.run.checkpoints import RETENTION_KEYS, CheckpointFolder, num_to_keep
+from verl_ext.run.manifest import Entry, changed_file, describe_files, in_shares
 from verl_ext.serving import data_plane
 
 STATE_FILE = "signal.json"

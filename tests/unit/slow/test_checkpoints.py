@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from verl_ext.core.errors import CheckpointError, ConfigError
-from verl_ext.run.checkpoints import (
-    TRACKER,
-    CheckpointFolder,
+from verl_ext.run.checkpoints import TRACKER, CheckpointFolder, num_to_keep, prepare_resume
+from verl_ext.run.manifest import (
     Entry,
     changed_file,
     describe_files,
     find_damage,
     in_shares,
-    num_to_keep,
-    prepare_resume,
     sizes_alone,
     write_manifest,
 )

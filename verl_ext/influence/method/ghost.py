@@ -22,15 +22,14 @@ from torch import nn
 from verl_ext.influence.method.ghost_functions import (
     LIMITS,
     GhostPass,
-    InfluenceError,
-    Storage,
     add_vectors,
     fit_vector,
     kept_products,
     read_sample_index,
 )
-from verl_ext.influence.method.ghost_hooks import hooked
+from verl_ext.influence.method.ghost_hooks import check_reached, hooked
 from verl_ext.influence.method.ghost_layers import find_layers
+from verl_ext.influence.method.ghost_parameters import InfluenceError, Storage
 
 __all__ = ["GhostInfluence", "InfluenceError"]
 
@@ -47,12 +46,10 @@ class GhostInfluence:
     The accumulators are float32 (float64 for float64 parameters), scores float64; products are computed in the dtype
     that the layer itself runs in. float16 is refused: G would overflow or vanish in it.
 
-    With a `storage` in shards, G and the sums of gradients are means over the ranks; see its class.
-
     FSDP2: put each context inside `verl_ext.influence.fsdp.without_gradient_sync(model)`. FSDP2 reads its dtypes from
     the parameters that are trainable at its first forward, so that must happen before a context freezes them; it would
     reduce gradients that do not exist; and it would leave frozen parameters in a root that stays gathered. All sums are
-    of this rank only: the caller reduces `validation_gradients()` in place, and the scores. FSDP1 is refused.
+    of this rank only (but see `ShardedStorage`): the caller reduces `validation_gradients()` in place, and the scores.
 
     Gradient checkpointing is exact, because sums are only updated in backward, which runs once.
     """
@@ -111,7 +108,7 @@ class GhostInfluence:
         with self._ghost_mode(ghost_pass):
             self._validation_torn = True
             yield
-        self._check_reached(ghost_pass)
+        check_reached(self._layers, ghost_pass)
         self._validation_torn = False
 
     def validation_gradients(self) -> dict[str, torch.Tensor]:
@@ -190,7 +187,7 @@ class GhostInfluence:
             with self._ghost_mode(ghost_pass):
                 self._totals_torn |= sum_gradients
                 yield
-            self._check_reached(ghost_pass)
+            check_reached(self._layers, ghost_pass)
             self._finish_scoring(ghost_pass)
         except BaseException:
             self.drop_kept_gradients()
@@ -332,17 +329,6 @@ class GhostInfluence:
         self._summed_all &= ghost_pass.sum_gradients
         if ghost_pass.expected is not None:
             self._expected += float(ghost_pass.expected)
-
-    def _check_reached(self, ghost_pass: GhostPass) -> None:
-        for seen, trouble in (
-            (ghost_pass.called, "never called with gradients enabled: run the forward inside the context"),
-            (ghost_pass.reached, "called, but no gradient came back to it: call loss.backward() inside the context"),
-        ):
-            if missing := [layer.name for layer in self._layers if layer.name not in seen]:
-                raise InfluenceError(
-                    f"{len(missing)} of {len(self._layers)} hooked modules ({', '.join(missing[:3])}) were {trouble}, "
-                    "and choose `parameters` so that only layers match that the loss depends on"
-                )
 
     def _check_validation(self) -> None:
         if self._validation_torn:

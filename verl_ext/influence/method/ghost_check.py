@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
-from verl_ext.influence.method.ghost_functions import Whole, as_it_is
+from verl_ext.influence.method.ghost_parameters import Whole, as_it_is
 
 # If a parameter's gradient is this much smaller than the largest one, its error is relative to the largest one.
 SMALL = 1e-2

@@ -12,11 +12,11 @@ from verl_ext.influence.method.ghost_functions import (
     GhostLinear,
     GhostPass,
     GradientLinear,
-    InfluenceError,
     ScoreFromInput,
     ScoreFromOutput,
 )
 from verl_ext.influence.method.ghost_layers import check_dropout
+from verl_ext.influence.method.ghost_parameters import InfluenceError
 
 
 @contextmanager
@@ -58,6 +58,19 @@ def hooked(
             layer.module.__dict__.pop("forward", None)
         for parameter, requires_grad in zip(parameters, required, strict=True):
             parameter.requires_grad_(requires_grad)
+
+
+def check_reached(layers: Sequence[GhostLinear], ghost_pass: GhostPass) -> None:
+    """Raises InfluenceError if a layer had no forward or no backward in a pass."""
+    for seen, trouble in (
+        (ghost_pass.called, "never called with gradients enabled: run the forward inside the context"),
+        (ghost_pass.reached, "called, but no gradient came back to it: call loss.backward() inside the context"),
+    ):
+        if missing := [layer.name for layer in layers if layer.name not in seen]:
+            raise InfluenceError(
+                f"{len(missing)} of {len(layers)} hooked modules ({', '.join(missing[:3])}) were {trouble}, "
+                "and choose `parameters` so that only layers match that the loss depends on"
+            )
 
 
 def _forward(layer: GhostLinear, ghost_pass: GhostPass, anchor: torch.Tensor, input: torch.Tensor) -> torch.Tensor:

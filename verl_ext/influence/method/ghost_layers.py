@@ -4,7 +4,8 @@ import re
 
 from torch import nn
 
-from verl_ext.influence.method.ghost_functions import GhostLinear, GhostParameter, InfluenceError, accumulation_dtype
+from verl_ext.influence.method.ghost_functions import GhostLinear
+from verl_ext.influence.method.ghost_parameters import GhostParameter, InfluenceError, accumulation_dtype
 
 LORA = "lora"
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import torch
 
-from verl_ext.influence.method.ghost_functions import InfluenceError
+from verl_ext.influence.method.ghost_parameters import InfluenceError
 
 
 def adam_factors(
