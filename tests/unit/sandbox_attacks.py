@@ -368,7 +368,7 @@ def run_all(pool: SandboxPool, names: list[str] | None = None) -> dict[str, str]
     results = pool.check_many([job for attacking in jobs for job in (attacking, good)])
     failures.update(
         {
-            f"a good program beside {name}": str(result.pairs)
+            f"a good program next to {name}": str(result.pairs)
             for name, result in zip(chosen, results[1::2], strict=True)
             if not result.solved
         }

@@ -31,7 +31,7 @@ MIRROR = "def solve(grid):\n    return [row[::-1] for row in grid]\n"
 LONGER = "def solve(grid):\n    out = []\n    for row in grid:\n        out.append(row[::-1])\n    return out\n"
 ARC = Path(__file__).resolve().parents[3] / "shared" / "data" / "arc" / "arc-agi-1_training.json.gz"
 
-needs_data = pytest.mark.skipif(not ARC.is_file(), reason=f"no development data: {ARC.name} is not beside the checkout")
+needs_data = pytest.mark.skipif(not ARC.is_file(), reason=f"no development data: {ARC.name} is missing")
 
 
 @pytest.fixture(scope="module")

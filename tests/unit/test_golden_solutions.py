@@ -26,7 +26,7 @@ TASKS = [ARC / "arc-agi-1_training.json.gz", ARC / "arc-agi-2_training.json.gz"]
 FRESH = ARC / "arc-gen_fresh_pairs.jsonl.gz"
 NAMES = solution_names()
 
-needs_data = pytest.mark.skipif(not ARC.is_dir(), reason=f"no development data: {ARC.name}/ is not beside the checkout")
+needs_data = pytest.mark.skipif(not ARC.is_dir(), reason=f"no development data: {ARC.name}/ is missing")
 
 DOCSTRING = '''\
     """

@@ -313,7 +313,7 @@ def test_a_cap_below_one_is_refused(flag, source, tmp_path, capsys):
     assert f"{flag} must be at least 1, got 0" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not REAL.is_file(), reason=f"no development data: {REAL.name} is not beside the checkout")
+@pytest.mark.skipif(not REAL.is_file(), reason=f"no development data: {REAL.name} is missing")
 def test_the_real_file_loses_its_rows_without_a_score_and_its_repeats():
     prompts, counts = read_prompts(str(REAL))
     assert counts == {"rows read": 5000, "no toxicity score": 19, REPEATED: 7}

@@ -108,7 +108,7 @@ def test_every_command_is_of_a_kind_that_is_checked():
             or command.words[:2] == ("git", "clone")
             or program == "cd"
             or (program in CLUSTER_PROGRAMS and NEEDS.search(command.section))
-        ), f"{command}: let a test of this file read it, or say beside it that it needs a GPU or a cluster"
+        ), f"{command}: let a test of this file read it, or say near it that it needs a GPU or a cluster"
 
     _each(lambda command: True, check)
 

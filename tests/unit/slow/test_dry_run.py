@@ -16,6 +16,7 @@ from transformers import AutoConfig, Qwen2Config, Qwen2ForCausalLM
 from recipe.fast_dapo.recipe import RECIPE as FAST_DAPO
 from recipe.golden_redaction.recipe import RECIPE as GOLDEN_REDACTION
 from recipe.tracin.recipe import RECIPE as TRACIN
+from verl_ext.core.errors import ConfigError
 from verl_ext.data.schema import make_row, write_parquet
 from verl_ext.launch import dry_run, launch
 from verl_ext.launch.data_checks import DataError
@@ -273,6 +274,17 @@ def test_runs_on_dapo_17k_pass_a_dry_run(
     assert ("screening rollouts" in printed) == ("[" not in experiment or "two_phase" in experiment)
     assert ("reference policy waits" in printed) == ("grpo" in experiment)
     assert "not installed on this machine: actor_rollout_ref.model.override_config.attn_implementation" in printed
+
+
+@pytest.mark.usefixtures("_nothing_starts")
+def test_a_machine_with_gpus_needs_their_packages(
+    model_dir: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("verl_ext.launch.preflight.machine.num_devices", lambda device: 8)
+    for mode in ("dry_run=true", "dry_run=false"):
+        config = _compose(f"+experiment={MATH_RUNS[0]}", *_with_stand_ins(model_dir, files, tmp_path), mode)
+        with pytest.raises(ConfigError, match=r"attn_implementation=flash_attention_2 .* needs flash-attn: install it"):
+            train(config, FAST_DAPO)
 
 
 @pytest.mark.usefixtures("_nothing_starts")

@@ -170,7 +170,7 @@ def test_errors_end_the_program_with_their_message(tmp_path: Path):
 @pytest.fixture(scope="module")
 def real() -> dict[str, list[Task]]:
     if not ARC.is_dir():
-        pytest.skip(f"no development data: {ARC.name}/ is not beside the checkout")
+        pytest.skip(f"no development data: {ARC.name}/ is missing")
     collections = {}
     for name in arc.FILES:
         tasks, counts = read_tasks(ARC / f"arc-agi-{name[3]}_{arc.split_name(name)}.json.gz")

@@ -14,9 +14,7 @@ from verl_ext.data.row_source import read_file
 
 MATH = Path(__file__).resolve().parents[4] / "shared" / "data" / "math"
 
-pytestmark = pytest.mark.skipif(
-    not MATH.is_dir(), reason=f"no development data: {MATH.name}/ is not beside the checkout"
-)
+pytestmark = pytest.mark.skipif(not MATH.is_dir(), reason=f"no development data: {MATH.name}/ is missing")
 
 
 def read(name: str, file: str, split: str):

@@ -18,7 +18,7 @@ from stand_ins import make_data, make_model
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from recipe.fast_dapo.settings import resolve_group_size
-from verl_ext.launch.preflight import machine, model_files, options, packages, prompts, resumed, reward, values
+from verl_ext.launch.preflight import machine, model_files, options, prompts, resumed, reward, values
 from verl_ext.launch.preflight.verdicts import Case, Success, Trial, Verdict, trial_problems, try_case
 from verl_ext.launch.recipe import recipes
 
@@ -373,44 +373,3 @@ def test_more_devices_than_there_are(config: DictConfig, monkeypatch: pytest.Mon
     assert problem.startswith("actor_rollout_ref.rollout.nnodes=2 needs a Ray cluster")
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert machine.check_devices(_changed(config, trainer__nnodes=2)) == []
-
-
-@pytest.mark.parametrize(
-    ("settings", "missing"),
-    [
-        ((), ["actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2 (verl's default) needs"]),
-        (("+actor_rollout_ref.model.override_config.attn_implementation=sdpa",), []),
-        (("+backend=cpu",), []),
-        (
-            (
-                "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
-                "actor_rollout_ref.model.use_liger=true",
-            ),
-            ["actor_rollout_ref.model.use_liger=true needs liger-kernel: install it"],
-        ),
-        (
-            (
-                "+actor_rollout_ref.model.override_config.attn_implementation=eager",
-                "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl",
-            ),
-            ["actor_rollout_ref.rollout.checkpoint_engine.backend=nccl needs cupy: `pip install"],
-        ),
-    ],
-)
-def test_options_whose_packages_are_not_installed(settings: tuple[str, ...], missing: list[str]):
-    """The environment of the tests is the CPU's, which has none of these."""
-    found = packages.missing_packages(_compose(*settings), has_critic=False)
-    assert [sentence.startswith(start) for sentence, start in zip(found, missing, strict=True)] == [True] * len(missing)
-
-
-def test_a_critic_has_an_attention_of_its_own():
-    config = _compose("+actor_rollout_ref.model.override_config.attn_implementation=sdpa")
-    (sentence,) = packages.missing_packages(config, has_critic=True)
-    assert sentence.startswith("critic.model.override_config.attn_implementation=flash_attention_2")
-    assert "+critic.model.override_config.attn_implementation=sdpa" in sentence
-
-
-def test_an_installed_package_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "flash_attn.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    assert packages.missing_packages(_compose(), has_critic=False) == []

@@ -15,7 +15,7 @@ _WITHOUT_FLASH_ATTENTION = (
 
 def missing_packages(config: DictConfig, *, has_critic: bool) -> list[str]:
     """Options of a run on GPUs whose package is not installed here, one sentence each."""
-    if config.trainer.device != "cuda" or config.model_engine != "dp":
+    if config.trainer.device != "cuda":
         return []
     return [
         f"{option} needs {name}: {remedy}"
@@ -26,7 +26,9 @@ def missing_packages(config: DictConfig, *, has_critic: bool) -> list[str]:
 
 def _needs(config: DictConfig, has_critic: bool) -> Iterator[tuple[str, str, str, str]]:
     """(option, module, package, remedy)."""
-    for model in ("actor_rollout_ref.model", "critic.model")[: 1 + has_critic]:
+    # Other model engines have their own attention and kernels; `check_model_engine` asks for their libraries.
+    of_fsdp = ("actor_rollout_ref.model", "critic.model")[: 1 + has_critic] if config.model_engine == "dp" else ()
+    for model in of_fsdp:
         # verl's default. transformers takes a kernel of the hub instead where the package `kernels` is installed.
         attention = OmegaConf.select(config, f"{model}.override_config.attn_implementation") or "flash_attention_2"
         if attention == "flash_attention_2" and not _has("kernels"):
