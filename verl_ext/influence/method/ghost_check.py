@@ -16,10 +16,17 @@ import torch
 from torch import nn
 
 from verl_ext.influence.method.ghost import GhostInfluence, InfluenceError
-from verl_ext.influence.method.ghost_parameters import Whole, as_it_is
+
+# Gathers a sharded tensor.
+Whole = Callable[[torch.Tensor], torch.Tensor]
 
 # If a parameter's gradient is this much smaller than the largest one, its error is relative to the largest one.
 SMALL = 1e-2
+
+
+def as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    """For a model that is not sharded, on a single rank."""
+    return tensor
 
 
 def check_scores(

@@ -1,14 +1,10 @@
 """What a rank keeps of each scored parameter: G and other sums of gradients, whole or in shards."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 
 from verl_ext.core.errors import SignalError
-
-# Gathers a sharded tensor.
-Whole = Callable[[torch.Tensor], torch.Tensor]
 
 
 class InfluenceError(SignalError):
@@ -42,11 +38,6 @@ class Storage:
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """Float32 for the half precisions, otherwise the dtype itself."""
     return torch.promote_types(dtype, torch.float32)
-
-
-def as_it_is(tensor: torch.Tensor) -> torch.Tensor:
-    """For a model that is not sharded, on a single rank."""
-    return tensor
 
 
 def weight_gradient(grad_NO: torch.Tensor, x_NI: torch.Tensor | None) -> torch.Tensor:
