@@ -121,7 +121,7 @@ test: demo-data browser  ## What every change must pass: unit, compat, pages in 
 	@echo "== 3 of 3: real Ray, FSDP2 and vLLM, one after the other =="
 	@$(PY) -m pytest -x -v -m "not release" --durations=15 tests/integration
 
-test-release: demo-data  ## The exhaustive rest, before a release: many ranks, all attacks, evaluators, more runs, tutorials, two Ray nodes, Ctrl-C, demos on a bare machine
+test-release: demo-data  ## The exhaustive rest, before a release: many ranks, all attacks, evaluators, more runs, two Ray nodes, Ctrl-C, demos on a bare machine
 	@$(PY) -m pytest -x -v -m release --durations=15 tests/unit
 	@$(PY) -m pytest -x -v -m release --durations=15 tests/integration
 

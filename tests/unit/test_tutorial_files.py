@@ -1,6 +1,6 @@
 """The tutorial notebooks as they are kept: without outputs, readable, with links that lead somewhere.
 
-tests/unit/slow/test_tutorials.py runs them, before a release.
+tests/unit/slow/test_tutorials.py runs them.
 """
 
 import json

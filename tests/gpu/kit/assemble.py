@@ -148,9 +148,11 @@ def place(to: Path) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pieces", type=Path, nargs="+", required=True, help="folders of pieces that have come")
-    parser.add_argument("--to", type=Path, required=True, help="folder for everything")
-    parser.add_argument("--part", choices=PARTS, default="engine", help="'plain' needs fewer pieces (%(default)s)")
+    parser.add_argument("--pieces", type=Path, nargs="+", required=True, help="folders that hold the pieces")
+    parser.add_argument("--to", type=Path, required=True, help="folder to assemble everything in")
+    parser.add_argument(
+        "--part", choices=PARTS, default="engine", help="which part; 'plain' needs fewer pieces (%(default)s)"
+    )
     return parser
 
 

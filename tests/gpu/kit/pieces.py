@@ -97,7 +97,7 @@ class Manifest:
         """
         wanted, known = set(parts), {member.part for member in self.members}
         if unknown := sorted(wanted - known):
-            raise PieceError(f"no part {', '.join(unknown)} was packed, only {', '.join(sorted(known))}.")
+            raise PieceError(f"no part {', '.join(unknown)} was packed. The parts: {', '.join(sorted(known))}.")
         return [member for member in self.members if member.part in wanted]
 
     def pieces_of(self, members: Iterable[Member]) -> list[Piece]:

@@ -51,12 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", nargs="?", choices=tuple(JOBS))
-    parser.add_argument("--list", action="store_true", help="the jobs, in the order of their worth")
-    parser.add_argument("--state", type=Path, help="folder of what the next call needs (outputs/gpu_kit/JOB)")
+    parser.add_argument("--list", action="store_true", help="list the jobs, the most valuable first")
+    parser.add_argument("--state", type=Path, help="folder with the state to resume from (outputs/gpu_kit/JOB)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--minutes", type=float, default=8.5, help="this call ends before (%(default)s)")
-    parser.add_argument("--steps", type=int, help="and after so many steps at most")
-    parser.add_argument("--toy", action="store_true", help="tiny models and few steps, to try the code")
+    parser.add_argument("--minutes", type=float, default=8.5, help="minutes that this call may take (%(default)s)")
+    parser.add_argument("--steps", type=int, help="steps that this call may take")
+    parser.add_argument("--toy", action="store_true", help="tiny models and few steps, to test the code")
     return parser
 
 

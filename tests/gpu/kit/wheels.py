@@ -72,7 +72,7 @@ def read_wheels(folder: Path) -> dict[str, Wheel]:
     for path in sorted(folder.glob("*.whl")):
         wheel = read_wheel(path)
         if wheel.name in wheels:
-            raise PieceError(f"{path.name} and {wheels[wheel.name].path.name} are of one package. Remove one.")
+            raise PieceError(f"{path.name} and {wheels[wheel.name].path.name} belong to the same package. Remove one.")
         wheels[wheel.name] = wheel
     if not wheels:
         raise PieceError(f"expected wheels in {folder}, found none. Name another --wheels, or --download.")
@@ -113,6 +113,6 @@ def to_carry(wheels: Mapping[str, Wheel], present: Mapping[str, str]) -> list[Wh
         if name in wheels and name in present:
             wanted, has = wheels[name].version.split("+")[0], present[name].split("+")[0]
             if wanted != has:
-                raise PieceError(f"the machine has {name} {has}, and the wheels are for {wanted}: they would not run.")
+                raise PieceError(f"the machine has {name} {has}, but the wheels need {wanted}: they would not run.")
     lacking = (wheel for name, wheel in sorted(wheels.items()) if present.get(name) != wheel.version)
     return [wheel for wheel in lacking if not is_of_pytorch(wheel.name)]

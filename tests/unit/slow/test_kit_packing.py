@@ -162,11 +162,11 @@ def test_what_is_missing_is_said_in_one_sentence(
 def test_a_wheel_twice_another_torch_and_no_manifest_are_refused(inputs: Path, tmp_path: Path):
     wheels = read_wheels(inputs / "wheels")
     assert closure(["verl"], wheels) == {"verl", "ray", "torch", "numpy", "nvidia-cublas"}
-    with pytest.raises(PieceError, match=r"the machine has torch 2.10.0, and the wheels are for 2.11.0"):
+    with pytest.raises(PieceError, match=r"the machine has torch 2.10.0, but the wheels need 2.11.0"):
         to_carry(wheels, read_present("torch==2.10.0"))
     make_wheel(tmp_path, "ray", "2.60.0")
     make_wheel(tmp_path, "ray", "2.61.0")
-    with pytest.raises(PieceError, match=r"ray-2.61.0-.* and ray-2.60.0-.* are of one package"):
+    with pytest.raises(PieceError, match=r"ray-2.61.0-.* and ray-2.60.0-.* belong to the same package"):
         read_wheels(tmp_path)
     with pytest.raises(PieceError, match=r"expected one manifest.json in .*, found none"):
         assemble.keep_pieces([tmp_path], tmp_path / "kept")

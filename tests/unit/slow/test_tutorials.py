@@ -25,7 +25,6 @@ def _printed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "".join(output["text"] for output in outputs if output.output_type == "stream")
 
 
-@pytest.mark.release
 def test_fast_dapo_needs_fewer_rollouts_by_choosing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     printed = _printed("fast_dapo", tmp_path, monkeypatch)
     reached = {
@@ -37,7 +36,6 @@ def test_fast_dapo_needs_fewer_rollouts_by_choosing(tmp_path: Path, monkeypatch:
     assert "{'added': 16, 'live': 16}" in printed
 
 
-@pytest.mark.release
 def test_tracin_scores_are_autograds_and_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     printed = _printed("tracin", tmp_path, monkeypatch)
     assert float(re.findall(r"relative to the largest score: (\S+)", printed)[0]) < 1e-4
@@ -46,7 +44,6 @@ def test_tracin_scores_are_autograds_and_help(tmp_path: Path, monkeypatch: pytes
     assert float(accuracy["positive scores"]) > float(accuracy["all rollouts"]) + 0.05
 
 
-@pytest.mark.release
 def test_golden_redaction_hides_and_learns_the_whole_solution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     printed = _printed("golden_redaction", tmp_path, monkeypatch)
     assert re.search(r"' lower' .* 16/16 .* \+1 .* <- teacher", printed)
