@@ -76,6 +76,7 @@ class ProgramJudge:
         self._with_outputs = with_outputs
 
     def session(self) -> Session:
+        """A function from answers to rollouts; equal programs of all its calls run once."""
         programs = Programs(self._executor, ATTEMPTS)
 
         def judge(answers: Sequence[Answer]) -> list[Rollout]:
@@ -91,6 +92,7 @@ class ProgramJudge:
         return judge
 
     def close(self) -> None:
+        """Close the executor."""
         self._executor.close()
 
     def _rollout(self, answer: Answer, result: ProgramResult | None) -> Rollout:
@@ -116,6 +118,7 @@ class RewardJudge:
         self._tokenizer = tokenizer
 
     def session(self) -> Session:
+        """A function from answers to rollouts; equal answers of all its calls are asked about once."""
         known: dict[tuple[str, str], Future[bool]] = {}
         lock = Lock()
 
@@ -148,7 +151,7 @@ class RewardJudge:
         return judge
 
     def close(self) -> None:
-        pass
+        """Nothing to release."""
 
 
 def is_right(function: Callable[..., Any], case: Case, text: str) -> bool:
