@@ -189,11 +189,11 @@ def needed(runs: list[dict[str, Any]], gain: float, column: str) -> Needed:
 
 
 def render(results: dict[str, list[dict[str, Any]]], chosen: Mapping[str, Settings], gain: float) -> str:
-    """A Markdown table."""
+    """A Markdown table. "not trained on": at the end of a run, rollouts that were thrown away or still wait."""
     lines = [
-        f"| method | B x N, rate, updates | seconds to +{100 * gain:.0f} | rollouts | s per step | generating | "
-        "overhead | sample age | x uniform_rloo | x filter_groups |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| method | B x N, rate, updates | seconds to +{100 * gain:.0f} | rollouts | not trained on | s per step | "
+        "generating | overhead | sample age | x uniform_rloo | x filter_groups |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     seconds = {method: needed(runs, gain, "seconds") for method, runs in results.items()}
     for method, runs in results.items():
@@ -205,6 +205,7 @@ def render(results: dict[str, list[dict[str, Any]]], chosen: Mapping[str, Settin
             f"{settings.batch} x {settings.group}, {settings.learning_rate:g}, {settings.updates}",
             _with_interval(seconds[method]),
             _with_interval(needed(runs, gain, "rollouts")),
+            f"{np.mean([run['rollouts'] - run['trained'] for run in runs]):,.0f}",
             f"{np.mean([step['seconds'] for step in steps]):.1f}",
             f"{100 * np.mean([run['generation_share'] for run in runs]):.0f} %",
             f"{100 * overhead(runs):.1f} %",

@@ -173,8 +173,6 @@ def test_in_batch_needs_no_rollouts_of_its_own(tracin_lab: Lab):
     assert "tracin/validation/rollouts_generated" not in metrics
     assert len(scores) == NUM_ROWS
     assert metrics["tracin/num_selected"] == sum(score > 0 for score in scores) > 0
-    # A sample is compared with the others only: with itself included, the sum would be the gradient's squared norm.
-    assert sum(scores) < 0.999 * metrics["tracin/validation_gradient_norm"] ** 2
 
 
 def test_the_chosen_rollouts_travel_with_a_checkpoint(tracin_lab: Lab):
