@@ -6,7 +6,7 @@ Writes svamp.parquet and svamp_test.parquet. The file is that of its authors (gi
 list of `{Body, Question, Answer, Type, …}`; without --input it is ChilleD/SVAMP on the hub. The 300 are drawn by
 --seed, and training questions equal to one of them are dropped (one or two of the 700).
 
-Each question comes after three worked examples written for this purpose, as turns of a chat: a small model then answers
+Each question comes after six worked examples written for this purpose, as turns of a chat: a small model then answers
 in their form, with one calculation and its result in `\boxed{}`, and ends. `--examples 0` replaces them by our
 instruction after the question.
 """
@@ -30,6 +30,14 @@ EXAMPLES = (
     WorkedExample("Each of 7 shelves holds 12 jars of 2 pounds. How many jars are there?", "7 * 12 = 84\n\\boxed{84}"),
     WorkedExample(
         "A farmer packed 72 eggs into boxes of 8 eggs. How many boxes did he fill?", "72 / 8 = 9\n\\boxed{9}"
+    ),
+    WorkedExample(
+        "Tim read 23 pages on Monday and 14 pages on Tuesday. How many pages did he read?", "23 + 14 = 37\n\\boxed{37}"
+    ),
+    WorkedExample("Anna is 12 years old. Ben is 5 years younger than her. How old is Ben?", "12 - 5 = 7\n\\boxed{7}"),
+    WorkedExample(
+        "There are 34 girls and 20 boys in the park. How many more girls than boys are there?",
+        "34 - 20 = 14\n\\boxed{14}",
     ),
 )
 
