@@ -54,3 +54,11 @@ def compute_score(
     pred = solution_str.rpartition(END_OF_MESSAGE)[2].strip()
     score = float(pred == ground_truth)
     return {"score": score, "acc": score, "pred": pred}
+
+
+def compute_graded(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None, **kwargs: Any
+) -> dict[str, Any]:
+    """Half of the grade for a session in which the tool answered, half for the right digit."""
+    result = compute_score(data_source, solution_str, ground_truth)
+    return result | {"score": (float(END_OF_MESSAGE in solution_str) + result["acc"]) / 2}

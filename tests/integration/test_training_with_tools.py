@@ -5,7 +5,7 @@ response; the model learns only from its own tokens.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
@@ -61,10 +61,23 @@ def lab(labs: Any, tool_overrides: list[str]) -> Lab:
     )
 
 
+@pytest.fixture
+def graded_lab(labs: Any, tool_overrides: list[str]) -> Lab:
+    return labs.get(
+        "graded_tools",
+        *tool_overrides,
+        "reward.custom_reward_function.name=compute_graded",
+        "curriculum.success_metric=reward",
+        "curriculum.success_threshold=null",
+        "tracin.enable=false",
+    )
+
+
 @dataclass(frozen=True)
 class Session:
     """A row as the update sees it, token by token."""
 
+    prompt: str
     tokens: list[str]
     mask: list[int]
     advantages: list[float]
@@ -90,8 +103,11 @@ def _watch_update(trainer: Any) -> None:
         rows = data_plane.read(real, "train", names)
         trainer.seen = [
             {name: row.tolist() for name, row in zip(names, columns, strict=True)}
-            | {"tokens": [trainer.tokenizer.decode([token]) for token in columns[0].tolist()]}
-            for columns in zip(*(rows[name].unbind() for name in names), strict=True)
+            | {
+                "tokens": [trainer.tokenizer.decode([token]) for token in columns[0].tolist()],
+                "prompt": key.rsplit("_", 2)[0],
+            }
+            for key, *columns in zip(real, *(rows[name].unbind() for name in names), strict=True)
         ]
         trainer.actor_rollout_wg.update_actor = update
         return update(batch)
@@ -104,7 +120,14 @@ def _step_with_sessions(lab: Lab) -> tuple[dict[str, Any], list[Session]]:
     metrics = lab.step()
     rows = lab.call(lambda trainer: trainer.seen)
     sessions = [
-        Session(row["tokens"], row["response_mask"], row["advantages"], row["rollout_log_probs"], sum(row["rm_scores"]))
+        Session(
+            row["prompt"],
+            row["tokens"],
+            row["response_mask"],
+            row["advantages"],
+            row["rollout_log_probs"],
+            sum(row["rm_scores"]),
+        )
         for row in rows
     ]
     return metrics, sessions
@@ -224,3 +247,34 @@ def test_choose_trains_on_everything_that_it_generated_and_learns_to_ask(lab: La
     # It guesses less often.
     first, last = ([session for step in steps for session in step] for steps in (sessions[:3], sessions[-3:]))
     assert _turns(last)[1] / len(last) < _turns(first)[1] / len(first)
+
+
+def test_two_phases_train_on_prompts_whose_grades_differ(graded_lab: Lab):
+    with graded_lab.settings():
+        metrics, sessions = _step_with_sessions(graded_lab)
+    assert len(sessions) == metrics["curriculum/trained_rollouts"] == 8 * 16
+    groups = defaultdict(list)
+    for session in sessions:
+        _check(session)
+        groups[session.prompt].append(session)
+    assert {session.reward for session in sessions} == {0.0, 0.5, 1.0}
+    assert any(max(session.reward for session in group) < 1 for group in groups.values()), "none has only wrong answers"
+    for group in groups.values():
+        grades = [session.reward for session in group]
+        assert len(grades) == 16
+        assert len(set(grades)) > 1
+        for session in group:
+            # Leave-one-out.
+            expected = session.reward - (sum(grades) - session.reward) / 15
+            assert session.advantages[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_choose_trains_on_graded_sessions_that_it_generated(graded_lab: Lab):
+    with graded_lab.settings(**CHOOSE):
+        steps = [_step_with_sessions(graded_lab) for _ in range(3)]
+    for metrics, sessions in steps:
+        generated = metrics["curriculum/generated_rollouts"]
+        assert 8 * 2 <= generated == metrics["curriculum/trained_rollouts"] == len(sessions) <= 8 * 4
+        for session in sessions:
+            _check(session)
+    assert {session.reward for _, sessions in steps for session in sessions} == {0.0, 0.5, 1.0}

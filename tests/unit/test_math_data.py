@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import importlib
 import json
+import operator
 import random
 import re
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_a_row_is_verls_schema_with_the_instruction(name: str, tmp_path: Path):
 SVAMP = {"Body": "Tom has 5 pens.", "Question": "How many pens?", "Answer": 5.0, "Type": "Common-Divison"}
 
 
-def test_svamp_asks_behind_three_worked_examples(tmp_path: Path):
+def test_svamp_asks_behind_six_worked_examples(tmp_path: Path):
     rows = [{**SVAMP, "Body": f"Tom has {n} pens.", "Answer": float(n)} for n in range(20)]
     source = tmp_path / "svamp.json"
     source.write_text(json.dumps(rows))
@@ -78,7 +79,7 @@ def test_svamp_asks_behind_three_worked_examples(tmp_path: Path):
     made = [row for file in files for row in pq.read_table(file).to_pylist()]
     assert {row["reward_model"]["ground_truth"] for row in made} == {str(n) for n in range(20)}
     *shown, question = made[0]["prompt"]
-    assert [turn["role"] for turn in shown] == ["user", "assistant"] * 3
+    assert [turn["role"] for turn in shown] == ["user", "assistant"] * 6
     assert question["content"] == f"Tom has {made[0]['reward_model']['ground_truth']} pens. How many pens?"
     assert made[0]["extra_info"]["subject"] == "Common-Division"
     script("svamp").main([*arguments, "--examples", "0"])
@@ -93,8 +94,8 @@ def test_svamps_examples_are_right_by_the_reward_that_judges_its_rows():
     assert judges("svamp")
     for example in script("svamp").EXAMPLES:
         first, sign, second, _, result = example.answer.split("\n")[0].split()
-        value = {"-": int(first) - int(second), "*": int(first) * int(second), "/": int(first) / int(second)}[sign]
-        assert value == int(result)
+        apply = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[sign]
+        assert apply(int(first), int(second)) == int(result)
         assert extract_answer(example.answer) == result
         assert compute_score("svamp", example.answer, result)["score"] == 1.0
         assert compute_score("svamp", example.answer, str(int(result) + 1))["score"] == 0.0

@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 from data_preprocess.prompt_states import encode, last_states, principal_components
 
 # As in configs/experiment/smollm2_svamp_cpu.yaml.
-MAX_PROMPT, MAX_RESPONSE = 288, 48
+MAX_PROMPT, MAX_RESPONSE = 480, 40
 # The defaults of data_preprocess.prompt_states.
 TOKENS_PER_BATCH, NUM_COMPONENTS = 16384, 16
 

@@ -1,5 +1,6 @@
 """The package as `pip install` leaves it: built from the tracked files, in an environment without the checkout."""
 
+import json
 import os
 import re
 import subprocess
@@ -99,3 +100,19 @@ def test_a_run_composes_and_is_checked_in_another_folder(programs: Path, tmp_pat
 def test_tools_and_data_sets_start(programs: Path, tmp_path: Path):
     assert "compare" in _run(programs / "verl-signal", "report", "--help", cwd=tmp_path)
     assert "--local_save_dir" in _run(programs / "verl-signal", "data.svamp", "--help", cwd=tmp_path)
+
+
+@pytest.mark.timeout(1800)
+def test_the_demo_trains_to_its_end_in_another_folder(programs: Path, tmp_path: Path):
+    """What `make demo` runs, by the installed command, with the folders that are its defaults."""
+    signal = programs / "verl-signal"
+    sizes = ("--pool", "E", "--train_size", "1024", "--val_size", "512", "--seed", "0")
+    _run(signal, "data.arithmetic", "--local_save_dir", "outputs/data/arithmetic", *sizes, cwd=tmp_path)
+    _run(signal, "data.arithmetic_model", "--local_save_dir", "outputs/models/arithmetic_base", cwd=tmp_path)
+    printed = _run(signal, "fast_dapo", "+backend=cpu", "+experiment=arithmetic_demo", cwd=tmp_path)
+    run = tmp_path / "outputs/fast_dapo_demo"
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    assert summary["global_steps"] == summary["total_training_steps"] == 40
+    assert summary["val_accuracy_after"] > summary["val_accuracy_before"] + 0.1
+    assert str(run / "report.html") in printed
+    assert "<svg" in (run / "report.html").read_text(encoding="utf-8")
