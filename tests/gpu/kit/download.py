@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pieces import PieceError
-from wheels import is_of_pytorch, normal
+from wheels import UNUSED, is_of_pytorch, normal
 
-# Only published as sources. All are plain Python, so wheels built here install anywhere.
-ONLY_SOURCES = ("antlr4-python3-runtime==4.9.3", "pylatexenc==2.10")
+# Published as sources only, but plain Python: a wheel built here installs anywhere.
+ONLY_SOURCES = ("antlr4-python3-runtime==4.9.3",)
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ def download(requirements: Sequence[str], target: Target, folder: Path, present:
         name, version = normal(item["metadata"]["name"]), item["metadata"]["version"]
         if is_of_pytorch(name):
             left_out.append(f"{name}=={version}")
+        elif name in UNUSED:
+            continue
         elif present.get(name) != version and not _has(folder, name, version):
             _pip("download", "--no-deps", "--dest", str(folder), *target.options(), f"{name}=={version}")
     return sorted(left_out)

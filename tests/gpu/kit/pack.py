@@ -5,8 +5,9 @@
 
 The part "plain" is what the jobs in plain PyTorch need: the sources of the last commit, the package's own wheel, wheels
 of verl and its requirements, SmolLM2-135M and SVAMP. The part "engine" adds vLLM and what it requires. Its pieces come
-last, so "plain" needs only the first ones. Not packed: PyTorch and CUDA's libraries, and what --present lists in the
-same version. The same files give the same pieces, and a second call writes only those that changed.
+last, so "plain" needs only the first ones. Not packed: PyTorch and CUDA's libraries, kernels that vLLM does without
+(FlashInfer's are half a gigabyte), and what --present lists in the same version. The same files give the same pieces,
+and a second call writes only those that changed.
 """
 
 import argparse
@@ -32,8 +33,9 @@ PLAIN = (
     *("psutil", "pyarrow", "pydantic", "scipy", "tqdm"),
     *("peft", "gguf==0.19.0", "hypothesis", "pytest", "pytest-timeout"),
 )
+# pip takes no wheel of an older glibc than those that are named; nvidia-nccl-cu13 has one for 2.18 only.
 PLATFORMS = (
-    *(f"manylinux_2_{minor}_x86_64" for minor in (35, 34, 31, 28, 27, 24, 17)),
+    *(f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)),
     *("manylinux2014_x86_64", "manylinux1_x86_64"),
 )
 # Transfers of up to 60 MiB are common; the manifest and the repository may be sent along.
@@ -47,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         present = read_present(args.present.read_text(encoding="utf-8")) if args.present else {}
         if args.download:
             left_out = download([*PLAIN, *ENGINE], Target(args.python, tuple(args.platform)), args.wheels, present)
-            print(f"the machine must have: {', '.join(left_out)}")
+            print(f"left out, of PyTorch and CUDA: {', '.join(left_out)}")
         # Missing files are found before the package's wheel is built.
         given = [*wheel_files(read_wheels(args.wheels), present), *model_files(args.model), *data_files(args.data)]
         with tempfile.TemporaryDirectory() as scratch:

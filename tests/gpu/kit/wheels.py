@@ -15,6 +15,9 @@ from pieces import PieceError
 # Never packed: gigabytes that a machine with PyTorch already has.
 OF_PYTORCH = ("torch", "torchvision", "torchaudio", "triton")
 OF_CUDA = ("nvidia-", "cuda-")
+# Never packed either, half a gigabyte: kernels for other models and devices, which vLLM looks for and does without.
+# FlashInfer without its binaries would be compiled at the engine's start, for minutes.
+UNUSED = frozenset({"flashinfer-python", "flashinfer-cubin", "tokenspeed-mla", "tokenspeed-triton"})
 # Packages that need another version of these than the machine has would not run there.
 FIXED = ("torch",)
 _NAME = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -104,7 +107,7 @@ def is_of_pytorch(name: str) -> bool:
 
 
 def to_carry(wheels: Mapping[str, Wheel], present: Mapping[str, str]) -> list[Wheel]:
-    """The wheels that the machine lacks, or has in another version; PyTorch's own are left out.
+    """The wheels that the machine lacks, or has in another version; PyTorch's own and `UNUSED` are left out.
 
     Raises:
         PieceError: The machine's PyTorch is of another version than the wheels expect.
@@ -115,4 +118,4 @@ def to_carry(wheels: Mapping[str, Wheel], present: Mapping[str, str]) -> list[Wh
             if wanted != has:
                 raise PieceError(f"the machine has {name} {has}, but the wheels need {wanted}: they would not run.")
     lacking = (wheel for name, wheel in sorted(wheels.items()) if present.get(name) != wheel.version)
-    return [wheel for wheel in lacking if not is_of_pytorch(wheel.name)]
+    return [wheel for wheel in lacking if not is_of_pytorch(wheel.name) and wheel.name not in UNUSED]

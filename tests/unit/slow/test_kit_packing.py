@@ -164,6 +164,9 @@ def test_a_wheel_twice_another_torch_and_no_manifest_are_refused(inputs: Path, t
     assert closure(["verl"], wheels) == {"verl", "ray", "torch", "numpy", "nvidia-cublas"}
     with pytest.raises(PieceError, match=r"the machine has torch 2.10.0, but the wheels need 2.11.0"):
         to_carry(wheels, read_present("torch==2.10.0"))
+    make_wheel(inputs / "wheels", "flashinfer-cubin", "0.6.12")
+    carried = to_carry(read_wheels(inputs / "wheels"), {})
+    assert {wheel.name for wheel in carried} == set(wheels) - {"torch", "nvidia-cublas"}
     make_wheel(tmp_path, "ray", "2.60.0")
     make_wheel(tmp_path, "ray", "2.61.0")
     with pytest.raises(PieceError, match=r"ray-2.61.0-.* and ray-2.60.0-.* belong to the same package"):
@@ -183,6 +186,7 @@ def test_pip_is_asked_only_for_what_neither_the_machine_nor_the_folder_has(
             make_wheel(tmp_path, *words[-1].split("=="))
         elif words[0] == "install":
             found = [("verl", "0.9.1"), ("ray", "2.60.0"), ("numpy", "2.3.5"), ("torch", "2.11.0")]
+            found.append(("flashinfer-cubin", "0.6.12"))
             items = [{"metadata": {"name": name, "version": version}} for name, version in found]
             Path(words[words.index("--report") + 1]).write_text(json.dumps({"install": items}))
 
