@@ -40,6 +40,7 @@ def train_pool(demo_assets: None, output: Path) -> tuple[str, dict]:
     """Pass rates of the base model on the training prompts, 16 samples each: the printed text and the JSON file."""
     result = _evaluate(*TRAIN_POOL, "--output", str(output))
     assert result.returncode == 0, result.stderr[-3000:]
+    assert "leaked" not in result.stderr
     return result.stdout, json.loads((output / "result.json").read_text())
 
 

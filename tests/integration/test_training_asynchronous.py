@@ -141,12 +141,12 @@ def test_tracin_scores_rollouts_of_several_versions(lab: Lab, mode: Mode):
 
 
 def test_tracin_selects_from_verls_own_batches(lab: Lab, mode: Mode):
-    with lab.settings(curriculum__enable=False, algorithm__adv_estimator="grpo", actor_rollout_ref__rollout__n=4):
+    with lab.settings(curriculum__enable=False, algorithm__adv_estimator="grpo"):
         metrics = [lab.step() for _ in range(2)]
     trained = [key for each in metrics for key in each["batch_keys"]]
-    assert len(set(trained)) == len(trained) == 2 * 8 * 4
+    assert len(set(trained)) == len(trained) == 2 * 8 * 16
     for each in metrics:
         assert not any(name.startswith("curriculum/") for name in each)
-        assert 0 < each["tracin/num_selected"] < 8 * 4
+        assert 0 < each["tracin/num_selected"] < 8 * 16
         assert each["tracin/identity_error"] < 1e-4
         assert each["tracin/validation_gradient_norm"] > 0

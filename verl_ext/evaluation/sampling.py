@@ -1,5 +1,7 @@
 """Offline sampling with vLLM from any Hugging Face model, on a GPU or a CPU, with prompts rendered as verl does it."""
 
+import atexit
+import functools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -133,7 +135,17 @@ def prepare_vllm() -> bool:
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    _mute_teardown()
     return True
+
+
+@functools.cache
+def _mute_teardown() -> None:
+    """Silence the process's teardown, where triton's bindings print thirty lines about what they leaked.
+
+    Exit handlers run in reverse order, so those of vLLM, which is not imported yet, can still print.
+    """
+    atexit.register(lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 2))
 
 
 class Sampler:
