@@ -4,6 +4,8 @@ With engines on the actor's devices (`colocate_async`), they wait while the acto
 devices (`separate_async`), they continue, two updates share a step, and the checkpoint engine transfers the weights.
 """
 
+import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,12 +143,17 @@ def test_tracin_scores_rollouts_of_several_versions(lab: Lab, mode: Mode):
 
 
 def test_tracin_selects_from_verls_own_batches(lab: Lab, mode: Mode):
+    file = lab.run_dir / "influence.jsonl"
+    before = len(file.read_text().splitlines()) if file.exists() else 0
     with lab.settings(curriculum__enable=False, algorithm__adv_estimator="grpo"):
         metrics = [lab.step() for _ in range(2)]
+    records = [json.loads(line) for line in file.read_text().splitlines()[before:]]
     trained = [key for each in metrics for key in each["batch_keys"]]
+    # In groups of 16; every rollout is scored once.
     assert len(set(trained)) == len(trained) == 2 * 8 * 16
+    assert Counter(record["key"] for record in records) == Counter(trained)
+    assert all(record["weight"] == (record["score"] > 0) for record in records)
     for each in metrics:
         assert not any(name.startswith("curriculum/") for name in each)
-        assert 0 < each["tracin/num_selected"] < 8 * 16
         assert each["tracin/identity_error"] < 1e-4
         assert each["tracin/validation_gradient_norm"] > 0
