@@ -12,18 +12,20 @@ ONE_GPU = (
     # The experiment's values are for the memory and the cores of a CPU.
     "actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes=null",
     "actor_rollout_ref.rollout.max_num_seqs=256",
+    "actor_rollout_ref.rollout.max_num_batched_tokens=8192",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384",
     # The engine sleeps while the actor is trained.
     "actor_rollout_ref.rollout.free_cache_engine=true",
 )
 METHODS: dict[str, tuple[str, ...]] = {
     "fast_dapo": (),
-    # About as many rollouts per step as Fast DAPO has.
+    # As many rollouts trained on per step as Fast DAPO has, in as many updates.
     "uniform": (
         "+signal=plain",
         "data.train_batch_size=16",
         "data.gen_batch_size=null",
         "actor_rollout_ref.rollout.n=4",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=8",
     ),
 }
 

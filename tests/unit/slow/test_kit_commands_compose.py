@@ -38,6 +38,10 @@ def test_a_command_composes_into_what_it_says(device: str, run: str, tmp_path: P
     assert config.curriculum.enable == (run != "uniform")
     if run == "uniform":
         assert (config.data.train_batch_size, rollout.n, config.data.gen_batch_size) == (16, 4, None)
+    # 64 rollouts per step, in two updates.
+    rollouts = config.data.train_batch_size * (rollout.n + rollout.get("n_continue", 0))
+    if run != "faults":
+        assert (rollouts, config.data.train_batch_size // config.actor_rollout_ref.actor.ppo_mini_batch_size) == (64, 2)
     if device == "cuda":
         assert config.trainer.device != "cpu"
         assert rollout.engine_kwargs.vllm.kv_cache_memory_bytes is None
@@ -87,7 +91,9 @@ def test_the_commands_pass_a_dry_run(tmp_path: Path):
         words = training_command("cuda", tmp_path / "root", tmp_path / run, RUNS[run])
         # The toy data has twelve questions, which limits its batches.
         small = (
-            ["data.train_batch_size=4", "data.gen_batch_size=4"] if run != "uniform" else ["data.train_batch_size=4"]
+            ["data.train_batch_size=4", "data.gen_batch_size=4"]
+            if run != "uniform"
+            else ["data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4"]
         )
         ended = server.run([*words[1:], *small, "dry_run=true"])
         assert ended.code == 0, ended.printed

@@ -164,8 +164,9 @@ def test_a_wheel_twice_another_torch_and_no_manifest_are_refused(inputs: Path, t
     assert closure(["verl"], wheels) == {"verl", "ray", "torch", "numpy", "nvidia-cublas"}
     with pytest.raises(PieceError, match=r"the machine has torch 2.10.0, but the wheels need 2.11.0"):
         to_carry(wheels, read_present("torch==2.10.0"))
-    make_wheel(inputs / "wheels", "flashinfer-cubin", "0.6.12")
-    carried = to_carry(read_wheels(inputs / "wheels"), {})
+    with_unused = shutil.copytree(inputs / "wheels", tmp_path / "with_unused")
+    make_wheel(with_unused, "flashinfer-cubin", "0.6.12")
+    carried = to_carry(read_wheels(with_unused), {})
     assert {wheel.name for wheel in carried} == set(wheels) - {"torch", "nvidia-cublas"}
     make_wheel(tmp_path, "ray", "2.60.0")
     make_wheel(tmp_path, "ray", "2.61.0")
