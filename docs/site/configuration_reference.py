@@ -1,6 +1,6 @@
 """The configuration reference, written from the comments in `configs/`: every key, its value there, what it means.
 
-A comment belongs to the key below it. Keys that verl has, too, are listed with the value that we give them.
+A comment belongs to the key below it. Keys that verl also has are listed with the value that we give them.
 """
 
 import re
@@ -81,13 +81,13 @@ def _comment_above(line: int, lines: list[str]) -> tuple[str, ...]:
 
 
 def verl_configuration() -> DictConfig:
-    """verl's own, without anything of ours."""
+    """verl's own configuration, without our keys."""
     with initialize_config_module("verl.trainer.config", version_base=None):
         return compose("ppo_trainer")
 
 
 def page(configs: Path) -> str:
-    """A section a file, and in it our keys with their comments, then the values that we give to verl's."""
+    """A section per file: our keys with their comments, then the values that we give to verl's."""
     verl = verl_configuration()
     sections = [_section(file, title, configs, verl) for file, title in FILES.items()]
     return "\n\n".join([*sections, _experiments(configs)])
@@ -130,7 +130,7 @@ def _value(key: Key) -> str:
 
 
 def _sentence(comment: tuple[str, ...], between: str) -> str:
-    """The lines of a comment as running text; a line that begins with `choice:` begins anew."""
+    """The lines of a comment as running text; a line that begins with `choice:` stays a separate line."""
     text = ""
     for line in comment:
         begins = re.match(r"[\w, |.]{1,40}: ", line) is not None

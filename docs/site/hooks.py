@@ -1,4 +1,4 @@
-"""What MkDocs calls while it builds the site; the work is in the files beside this one.
+"""What MkDocs calls while it builds the site; the work is in the files next to this one.
 
 Nothing that is written here goes into git: README files of the repository become pages where they stand, links to
 source files lead to pages with their text, and two references are written from the configuration and the code.
@@ -10,7 +10,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-# The glossaries are imported from the code; the files beside this one have no package.
+# The glossaries are imported from the code; the files next to this one have no package.
 sys.path[:0] = [str(HERE), str(ROOT)]
 
 import configuration_reference  # noqa: E402

@@ -29,7 +29,7 @@ def place_screenshots(markdown: str, uri: str, names: Collection[str]) -> str:
 
 
 def inline_diagrams(html: str, docs: Path) -> str:
-    """Each `diagrams/NAME.svg` as part of the page: a picture of its own would not know of the page's dark colours."""
+    """Each `diagrams/NAME.svg` as part of the page: a separate file would not follow the page's dark mode."""
 
     def inline(match: re.Match[str]) -> str:
         label, name = match.groups()

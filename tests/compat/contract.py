@@ -60,7 +60,7 @@ def differences(snapshot: Mapping[str, str], uses: list[Use], libraries: Librari
     for name, expected in snapshot.items():
         got = libraries.describe(name)
         if got != expected:
-            places = ", ".join(dict.fromkeys(where.get(name, ["nothing of ours"])))
+            places = ", ".join(dict.fromkeys(where.get(name, ["none of our files"])))
             yield f"{name}: expected {expected}, got {got or 'nothing'}; used in {places}"
 
 

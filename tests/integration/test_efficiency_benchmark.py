@@ -14,7 +14,7 @@ pytestmark = pytest.mark.release
 
 @pytest.fixture(scope="module")
 def results(demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
-    """One short run per method, each in its own process; the second call reads what the first has kept."""
+    """One short run per method, each in its own process; the second call reads the runs that the first one kept."""
     jobs = [Job(method, 3e-4, seed=0, steps=2) for method in ("uniform_rloo", "filter_groups", "sequential")]
     path = tmp_path_factory.mktemp("efficiency") / "runs.jsonl"
     finished = Runs(path).finish(jobs, workers=1)

@@ -137,7 +137,7 @@ def test_no_prompt_is_lost_or_trained_on_twice(run_dir: Path, case: Case):
     events, controller = _events(run_dir), _controller(run_dir, STEPS)
     trained, screened = _by_index(events, "trained"), _by_index(events, "screening")
     assert sum(trained.values()) == STEPS * PROMPTS
-    # Choose may return to a prompt within these steps, but then generates for it anew: nothing is trained on twice.
+    # Choose may return to a prompt within these steps, but generates new rollouts then: none is trained on twice.
     assert max(trained.values()) == 1 or case.method != "two_phase"
     for index in trained:
         turns = [e["event"] for e in events if e["index"] == index and e["event"] in ("screening", "trained")]

@@ -21,6 +21,7 @@ PAGES = sorted(
         "recipe/**/*.md",
         "verl_ext/**/*.md",
         "data_preprocess/**/*.md",
+        "tests/**/*.md",
     )
     for path in ROOT.glob(pattern)
 )
@@ -145,6 +146,7 @@ def test_the_pages_are_found():
         "recipe/tracin/README.md",
         "docs/compatibility.md",
         "docs/tutorials/tracin.ipynb",
+        "tests/gpu/kit/README.md",
     }
 
 

@@ -185,7 +185,7 @@ def test_what_a_filter_leaves_out_is_counted():
         ScoredPrompt("0", long, 0.3, False),
         ScoredPrompt("1", long, 0.31, False),
         ScoredPrompt("2", short, 0.9, False),
-        ScoredPrompt("3", long + " that goes on", 0.9, False),
+        ScoredPrompt("3", long + " that is longer", 0.9, False),
     ]
     used, counts = Filter(0.3, (8, 8), Letters())(prompts, 0)
     assert [(p.index, p.text) for p in used] == [("1", "a text o")]

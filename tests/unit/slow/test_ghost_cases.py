@@ -246,7 +246,7 @@ def mixture(kind: str, *, lora: bool) -> nn.Module:
 
 EXACT = {
     "a plain layer": (net, "two"),
-    "an output layer of its own": (net, "head"),
+    "an untied output layer": (net, "head"),
     "a compiled layer": (lambda: compiled(whole=False), "two"),
     "a compiled model": (lambda: compiled(whole=True), "two"),
     "called twice": (lambda: net(twice), "two"),

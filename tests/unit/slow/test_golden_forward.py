@@ -140,7 +140,7 @@ def targets_of(model: nn.Module) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 
 
 def one_row_a_token(model: nn.Module) -> torch.Tensor:
-    """(M,) log-probs: each token at the end of its own row, as an ordinary trainer would compute them."""
+    """(M,) log-probs: each token ends a separate row, as in an ordinary trainer."""
     return torch.stack(
         [
             model(torch.tensor([[*state, token]])).logits[0, -2].log_softmax(dim=-1)[token]

@@ -1,4 +1,4 @@
-"""The problems of a run: read from files of data_preprocess.arc, from easy to hard; what is left out is counted."""
+"""The problems of a run: read from files of data_preprocess.arc, from easy to hard; omitted ones are counted."""
 
 import json
 from collections import Counter

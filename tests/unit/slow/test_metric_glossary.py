@@ -1,4 +1,4 @@
-"""Every metric of ours has an entry that says what it means, and every entry belongs to a metric."""
+"""Each of our metrics has an entry that says what it means, and every entry belongs to a metric."""
 
 import ast
 import re

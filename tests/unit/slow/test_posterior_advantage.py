@@ -78,7 +78,7 @@ REWARDS = [reward for _, rewards in GROUPS.values() for reward in rewards]
 EXPECTED = np.concatenate([by_hand(rewards, known) for known, rewards in GROUPS.values()])
 
 
-# ------------------------------ with what the curriculum knows ------------------------------
+# ------------------------------ with the curriculum's posteriors ------------------------------
 
 
 @pytest.mark.parametrize("through_verls_trainer", [True, False])

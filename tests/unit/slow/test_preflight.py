@@ -367,7 +367,7 @@ def test_more_devices_than_there_are(config: DictConfig, monkeypatch: pytest.Mon
     rollout = {"actor_rollout_ref__rollout__n_gpus_per_node": 1}
     (problem,) = machine.check_devices(_changed(config, **apart, **rollout, actor_rollout_ref__rollout__nnodes=1))
     assert problem.startswith(
-        f"actor_rollout_ref.rollout.n_gpus_per_node=1 beside trainer.n_gpus_per_node={cores}, but"
+        f"actor_rollout_ref.rollout.n_gpus_per_node=1 in addition to trainer.n_gpus_per_node={cores}, but"
     )
     (problem,) = machine.check_devices(_changed(config, **apart, **rollout, actor_rollout_ref__rollout__nnodes=2))
     assert problem.startswith("actor_rollout_ref.rollout.nnodes=2 needs a Ray cluster")

@@ -176,7 +176,7 @@ def test_late_rollouts_are_trained_on_late_or_dropped_and_the_others_at_once():
             name = task.domain_names[task.domains[int(group.prompt.index)]]
             ages[name].update(version - sample.version for sample in group.samples)
             sizes[name, len(group.samples)] += 1
-    assert set(ages["short"]) <= {0, 1}  # what is ready beyond a batch waits for the next
+    assert set(ages["short"]) <= {0, 1}  # finished groups that a batch has no room for wait for the next
     assert set(ages["long"]) == {1, 2, 3, 4}
     fates = method.controller.rollout_conservation()
     assert fates["expired"] > 80

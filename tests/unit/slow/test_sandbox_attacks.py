@@ -169,7 +169,7 @@ def test_a_program_cannot_read_who_trains(missing: set[str]):
 
 
 # Harmless programs that only succeed when nothing stops them: an attack that could never succeed proves nothing.
-# They import only what the server has loaded: user nobody may be unable to read the library's folder.
+# They import only modules that the server has loaded: user nobody may be unable to read the library's folder.
 OPEN_DOORS = {
     "read": "def solve(g): open('/etc/passwd').read(); return [[6]]",
     "write": "def solve(g): open({place!r} + '/file', 'w').write('x'); return [[6]]",

@@ -1,4 +1,4 @@
-"""The pool: dead servers, many programs at once, nothing left behind; and the command line."""
+"""The pool: dead servers, many programs at once, no remaining files or processes; and the command line."""
 
 import gzip
 import json

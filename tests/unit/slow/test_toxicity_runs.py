@@ -32,7 +32,7 @@ def composed(run, *overrides):
 
 
 def end(run, steps):
-    """Write what a run has at its end."""
+    """Write the summary of a run that has ended."""
     run.folder.mkdir(parents=True, exist_ok=True)
     (run.folder / "summary.json").write_text(json.dumps({"global_steps": steps}))
 

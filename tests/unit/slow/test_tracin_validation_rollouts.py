@@ -1,4 +1,4 @@
-"""Validation rollouts of TracIn: what is kept between two refreshes, and that nothing else stays."""
+"""Validation rollouts of TracIn: some are kept between two refreshes, and nothing else stays."""
 
 from typing import Any
 

@@ -72,9 +72,9 @@ def check_devices(config: DictConfig) -> list[str]:
         return []
     kind = "cores, one per rank at least" if trainer.device == "cpu" else "GPUs"
     hint = "" if trainer.device == "cpu" else ", or +backend=cpu for a small model"
-    beside = "" if without is pools[0] else f" beside {pools[0].owner}.n_gpus_per_node={pools[0].devices}"
+    other = "" if without is pools[0] else f" in addition to {pools[0].owner}.n_gpus_per_node={pools[0].devices}"
     return [
-        f"{without.owner}.n_gpus_per_node={without.devices}{beside}, but this machine has {found} {kind}: lower "
+        f"{without.owner}.n_gpus_per_node={without.devices}{other}, but this machine has {found} {kind}: lower "
         f"it{hint}"
     ]
 

@@ -96,7 +96,7 @@
     }
   }
 
-  // For those who cannot tell all ten colours apart.
+  // For readers who cannot distinguish all ten colours.
   report.numbersButton = () => {
     const on = address().numbers === "1";
     return el(

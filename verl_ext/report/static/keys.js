@@ -1,4 +1,4 @@
-// Keyboard: each view has its keys, `?` shows them. The header with its buttons is here, too.
+// Keyboard: each view has its keys, `?` shows them. The header with its buttons is also here.
 "use strict";
 
 (() => {

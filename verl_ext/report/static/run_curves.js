@@ -18,7 +18,7 @@
     (params.metrics ?? "").split(",").filter((name) => name && name !== "none" && !runs.groupOf(index, name));
 
   function setChosen(names) {
-    // A choice of nothing is a choice, too.
+    // An empty choice is also a choice.
     change({ view: "curves", metrics: names.join(",") || "none" }, { replace: true });
   }
 
@@ -124,7 +124,7 @@
     });
     const focused = document.activeElement?.name === "metric" ? document.activeElement.value : null;
     parts.list.replaceChildren(...groups);
-    // The rows are new elements: the keyboard goes on where it was.
+    // The rows are new elements: the keyboard focus stays where it was.
     if (focused !== null)
       [...parts.list.querySelectorAll("input")].find((box) => box.value === focused)?.focus({ preventScroll: true });
     parts.found.textContent = `${count} of ${all}`;

@@ -184,7 +184,7 @@ globalThis.runs = (() => {
     return {
       mark(element, draw) {
         waiting.set(element, draw);
-        // Observing anew tells at once whether it is in sight.
+        // Observing it again reports at once whether it is in sight.
         observer.unobserve(element);
         observer.observe(element);
       },

@@ -44,7 +44,7 @@ globalThis.trace = (() => {
 
   let texts = null;
   const tokenText = (id) => (id === null ? "?" : texts === null ? `${id} ` : (texts[id] ?? `<${id}>`));
-  // White space made visible, for a token that stands alone.
+  // White space made visible, for a token that is only white space.
   const visible = (text) =>
     text === " "
       ? "␣"

@@ -15,7 +15,7 @@
     const where = entry.fits
       ? `after token ${problem.solution.ids.length - row[ROW.k]} of the ${problem.solution.ids.length} of the golden solution of ${problem.problem}`
       : `with the last ${row[ROW.k]} tokens of the golden solution of ${problem.problem} hidden`;
-    const did = action.advantage > 0 ? "was pushed up" : action.advantage < 0 ? "was pushed down" : "was left alone";
+    const did = action.advantage > 0 ? "was pushed up" : action.advantage < 0 ? "was pushed down" : "was not pushed";
     const because =
       action.labels === 0
         ? `none of its ${action.failures} rollouts could be judged, so it has no label`

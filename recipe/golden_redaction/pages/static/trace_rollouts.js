@@ -1,4 +1,4 @@
-// An action's rollouts: statuses, the whole program, and its output grids beside the expected ones.
+// An action's rollouts: statuses, the whole program, and its output grids next to the expected ones.
 "use strict";
 
 (() => {

@@ -1,4 +1,4 @@
-// Problems x redaction length x time: a state a row, its actions coloured by reward.
+// Problems x redaction length x time: one state per row, its actions coloured by reward.
 "use strict";
 
 (() => {
@@ -66,7 +66,7 @@
 
   const MOVES = ["intended", "overshot", "still", "wrong_way"];
 
-  // A bar for each step: what became of the labelled tokens of the states in the list. A click shows that step alone.
+  // A bar for each step: how the labelled tokens of the states in the list moved. A click shows only that step.
   function moves(index, places) {
     const steps = new Map();
     for (const place of places) {
