@@ -74,8 +74,7 @@ def check_devices(config: DictConfig) -> list[str]:
     hint = "" if trainer.device == "cpu" else ", or +backend=cpu for a small model"
     other = "" if without is pools[0] else f" in addition to {pools[0].owner}.n_gpus_per_node={pools[0].devices}"
     return [
-        f"{without.owner}.n_gpus_per_node={without.devices}{other}, but this machine has {found} {kind}: lower "
-        f"it{hint}"
+        f"{without.owner}.n_gpus_per_node={without.devices}{other}, but this machine has {found} {kind}: lower it{hint}"
     ]
 
 
