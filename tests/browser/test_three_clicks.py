@@ -262,7 +262,7 @@ def test_nan_is_marked_on_the_curve_which_keeps_the_range_of_the_run(viewer, tmp
 
 def test_four_validation_sets_are_one_chart(viewer, tmp_path: Path):
     stream = MetricsStream(tmp_path / "run" / "metrics.jsonl")
-    sets = ("aime24", "aime25", "amc23", "math500")
+    sets = ("aime24", "amc23", "openai/gsm8k", "openai/mmlu/algebra")
     for step in (1, 2, 3):
         accuracy = {f"val-core/{name}/acc/{kind}": step / 9 for name in sets for kind in ("mean@32", "best@32/mean")}
         stream.append({STEP: step, "critic/score/mean": 0.5, "actor/entropy": 1 / step, **accuracy})

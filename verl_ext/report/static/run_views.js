@@ -158,8 +158,8 @@ globalThis.runs = (() => {
     element.dataset.nulls = marks.length;
   }
 
-  // "val-core/aime24/acc/mean@32" as "aime24".
-  const shortName = (metric) => metric.split("/")[1] ?? metric;
+  // "val-core/openai/gsm8k/acc/mean@32" as "openai/gsm8k": the name of a set may have slashes.
+  const shortName = (metric) => metric.split("/").slice(1, -2).join("/") || metric;
 
   // A metric's name with what it means as a tip.
   const explained = (index, metric) => {
