@@ -38,7 +38,7 @@ EXTRAS = {
     "toxicity": ["alt-profanity-check==1.9.1"],
     "report": ["jinja2", "plotly", "pygments"],
     "docs": ["mkdocs-material", "mkdocstrings-python"],
-    # What runs docs/tutorials/ (`make test-release` does).
+    # Runs docs/tutorials/ (`make test` does).
     "tutorials": ["ipykernel", "nbclient"],
     "dev": [
         "hypothesis",
