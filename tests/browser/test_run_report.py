@@ -14,6 +14,7 @@ from verl_ext.report.__main__ import main
 from verl_ext.report.curves import columns, smooth
 from verl_ext.report.run import RunSource
 from verl_ext.report.run_records import read_run
+from verl_ext.report.run_samples import NUM_STEPS, NUM_TEXTS
 from verl_ext.report.server import make_server
 
 ACCURACY = "val-core/arithmetic/acc/mean@1"
@@ -288,6 +289,7 @@ def test_a_run_of_another_recipe_says_what_it_lacks(viewer, run_folder, tmp_path
     (tmp_path / "textless" / "rollouts.jsonl").unlink()
     page = viewer().open(_page(["run", str(tmp_path / "textless")], tmp_path / "textless.html"), "?view=samples")
     expect(page.locator("#no-samples")).to_contain_text("No rollouts were saved")
+    expect(page.locator("#no-samples")).to_contain_text(f"up to {NUM_TEXTS} of a step, from up to {NUM_STEPS} steps")
 
 
 def test_a_live_page_follows_the_run(viewer, tmp_path: Path):

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from made_run import MadeRun, write_influence
 from playwright.sync_api import expect
 
 from verl_ext.report.__main__ import main
+from verl_ext.report.compare_data import accuracy_points, level_rows
+from verl_ext.report.curves import columns
+from verl_ext.report.run_records import read_run
 from verl_ext.run.metrics_stream import STEP, MetricsStream
 from verl_ext.run.run_folder import RunFolder
 
@@ -182,6 +186,55 @@ def test_which_token_was_pushed_up_why_and_did_it_move(viewer, trace_page):
     expect(page.locator(".story")).to_contain_text("was pushed up")
     expect(page.locator(".story")).to_contain_text("rollouts passed")
     expect(page.locator(".story")).to_contain_text("Did it move?")
+
+
+def test_which_of_these_runs_is_better_and_by_how_much(viewer, seeds_page):
+    one = viewer()
+    clicks = Clicks(one.open(seeds_page))
+    clicks.tab("numbers")
+    page = clicks.page
+    tables = [columns(read_run(path).metrics) for path in sorted(seeds_page.parent.iterdir()) if path.is_dir()]
+    level, costs = next(
+        row for row in reversed(level_rows([accuracy_points(table) for table in tables])) if all(row[1])
+    )
+    *fast, other = (rollouts for rollouts, _ in costs)
+    ratio = f"{other / mean(fast):.2f}"
+    accuracies = [[value for value in table["val-core/arithmetic/acc/mean@1"] if value][-1] for table in tables]
+    points = 100 * (mean(accuracies[:3]) - accuracies[3])
+    assert points > 1
+    expect(page.locator("#verdicts li")).to_have_text(
+        f"other needs {ratio} times the rollouts of fast (3 runs) to {level:.0%}; other is a single run. "
+        f"At step 30 its accuracy is {points:.1f} points lower; other is a single run.".replace("%", " %")
+    )
+    row = page.locator("#groups tr", has_text=f"rollouts to {level:.0%}".replace("%", " %")).locator("td")
+    expect(row.nth(2).locator("strong")).to_have_text(f"\N{MULTIPLICATION SIGN}{ratio}")
+    expect(row.nth(1).locator("strong")).to_have_count(0)
+    after = page.locator("#groups tr", has_text="val accuracy after at step 30").locator("td")
+    expect(after.nth(2)).to_contain_text(f"(\N{MINUS SIGN}{points:.1f} points)")
+
+
+def test_two_groups_of_seeds_say_whether_their_ranges_overlap_and_claim_nothing_without_all_runs(
+    viewer, tmp_path: Path
+):
+    for place in range(2):
+        for name, slow, steps in (
+            ("fast", 1.0, 40),
+            ("far", 3.0, 40),
+            ("near", 1.0 + place / 5 - 0.1, 40),
+            ("short", 1.0, 10 + 30 * place),
+        ):
+            folder = tmp_path / f"{name}-seed{place}"
+            folder.mkdir()
+            MadeRun(folder, seed=place, slow=slow + place / 20).train(steps)
+    names = ("fast", "far", "near", "short")
+    runs = [str(tmp_path / f"{name}-seed{place}") for name in names for place in range(2)]
+    page = viewer().open(_page(["compare", *runs], tmp_path / "page.html"), "?view=numbers")
+    far, near, short = page.locator("#verdicts li").all_inner_texts()
+    assert far.count("their ranges do not overlap") == 2
+    assert near.count("their ranges overlap") == 2
+    # One of its runs ended before the accuracies, so only the common step can be compared.
+    assert "times the rollouts" not in short
+    assert short.startswith("short (2 runs): At step 10 its accuracy is ")
 
 
 # ------------------------------ runs that are unfinished or failed ------------------------------

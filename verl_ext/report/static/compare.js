@@ -42,15 +42,25 @@
     return names.length > 1 ? `${common} (${names.length} runs)` : names[0];
   }
 
-  // Mean and range of what is known; how many that are is said if not all.
-  function meanAndRange(values, show) {
+  // Values of a group's runs: mean, range, and whether every run has one. Null if none has.
+  function summary(values) {
     const known = values.filter((value) => value !== null && value !== undefined);
-    if (known.length === 0) return "–";
+    if (known.length === 0) return null;
     const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
-    const [low, high] = [Math.min(...known), Math.max(...known)];
-    const range = known.length > 1 ? ` (${show(low)} to ${show(high)})` : "";
-    return `${show(mean)}${range}${known.length < values.length ? `, ${known.length} of ${values.length} runs` : ""}`;
+    return { mean, low: Math.min(...known), high: Math.max(...known), known: known.length, all: values.length };
   }
+
+  // How many runs have a value is said if not all.
+  function meanAndRange(one, show) {
+    if (one === null) return "–";
+    const range = one.known > 1 ? ` (${show(one.low)} to ${show(one.high)})` : "";
+    return `${show(one.mean)}${range}${one.known < one.all ? `, ${one.known} of ${one.all} runs` : ""}`;
+  }
+
+  // The mean of those that reached an accuracy says nothing about the others, so a ratio needs all runs of both groups.
+  const areComplete = (...groups) => groups.every((one) => one !== null && one.known === one.all);
+  const ratioTo = (first, one) => (areComplete(first, one) && first.mean > 0 ? one.mean / first.mean : null);
+  const doOverlap = (a, b) => a.low <= b.high && b.low <= a.high;
 
   const points = (name) => name.startsWith("val_accuracy");
   const shownNumber = (name) => (value) =>
@@ -102,35 +112,85 @@
       ),
     );
 
+  const costOf = (groups, found, part) => groups.map(([, places]) => summary(places.map((place) => found[place]?.[part] ?? null)));
+  const numberOf = (groups, values) => groups.map(([, places]) => summary(places.map((place) => values[place])));
+
+  function costCell(one, first, what) {
+    const show = what === "seconds" ? runs.duration : (value) => number(Math.round(value));
+    const ratio = one === first ? null : ratioTo(first, one);
+    return el("td", {}, meanAndRange(one, show), ratio === null ? "" : el("strong", {}, ` ×${ratio.toFixed(2)}`));
+  }
+
+  function numberCell(one, first, name) {
+    const difference = points(name) && one !== first && areComplete(first, one) ? one.mean - first.mean : 0;
+    return el(
+      "td",
+      {},
+      meanAndRange(one, shownNumber(name)),
+      difference ? el("span", { class: "note" }, ` (${shownDifference(name, difference)})`) : "",
+    );
+  }
+
   const groupTable = (index, groups) =>
     table(
       "groups",
       groups.map(([name]) => el("th", {}, name)),
       [
         ...index.levels.flatMap(([level, found]) =>
-          ["rollouts", "seconds"].map((what, part) =>
-            row(
+          ["rollouts", "seconds"].map((what, part) => {
+            const costs = costOf(groups, found, part);
+            return row(
               `${what} to ${(100 * level).toFixed(0)} %`,
-              groups.map(([, places]) =>
-                el(
-                  "td",
-                  {},
-                  meanAndRange(
-                    places.map((place) => found[place]?.[part] ?? null),
-                    what === "seconds" ? runs.duration : (value) => number(Math.round(value)),
-                  ),
-                ),
-              ),
-            ),
-          ),
+              costs.map((one) => costCell(one, costs[0], what)),
+            );
+          }),
         ),
-        ...index.common_numbers.map(([name, values]) =>
-          row(
+        ...index.common_numbers.map(([name, values]) => {
+          const all = numberOf(groups, values);
+          return row(
             `${name.replaceAll("_", " ")} at step ${index.common_step}`,
-            groups.map(([, places]) => el("td", {}, meanAndRange(places.map((place) => values[place]), shownNumber(name)))),
-          ),
-        ),
+            all.map((one) => numberCell(one, all[0], name)),
+          );
+        }),
       ],
+    );
+
+  // Ranges of single runs cannot overlap by chance, so these are named instead.
+  function spread(groups, place, first, one) {
+    const single = [0, place].filter((own) => groups[own][1].length === 1).map((own) => groups[own][0]);
+    if (single.length) return `${single.join(" and ")} ${single.length > 1 ? "are single runs" : "is a single run"}`;
+    return doOverlap(first, one) ? "their ranges overlap" : "their ranges do not overlap";
+  }
+
+  // A group against the first one: rollouts to the highest accuracy that all their runs reached, and final accuracy.
+  function verdict(index, groups, place) {
+    const [name, base] = [groups[place][0], groups[0][0]];
+    const costs = index.levels
+      .map(([level, found]) => [level, costOf(groups, found, 0)])
+      .findLast(([, own]) => ratioTo(own[0], own[place]) !== null);
+    const found = index.common_numbers.find(([one]) => one === "val_accuracy_after");
+    const accuracies = found ? numberOf(groups, found[1]) : [];
+    const sentences = [];
+    if (costs) {
+      const [level, own] = costs;
+      sentences.push(
+        `${name} needs ${ratioTo(own[0], own[place]).toFixed(2)} times the rollouts of ${base} to ${(100 * level).toFixed(0)} %; ${spread(groups, place, own[0], own[place])}.`,
+      );
+    }
+    if (accuracies.length && areComplete(accuracies[0], accuracies[place])) {
+      const difference = 100 * (accuracies[place].mean - accuracies[0].mean);
+      sentences.push(
+        `At step ${index.common_step} its accuracy is ${Math.abs(difference).toFixed(1)} points ${difference < 0 ? "lower" : "higher"}${costs ? "" : ` than that of ${base}`}; ${spread(groups, place, accuracies[0], accuracies[place])}.`,
+      );
+    }
+    return sentences.length ? el("li", {}, costs ? "" : `${name}: `, sentences.join(" ")) : "";
+  }
+
+  const verdicts = (index, groups) =>
+    el(
+      "ul",
+      { id: "verdicts" },
+      groups.slice(1).map((_, place) => verdict(index, groups, place + 1)),
     );
 
   const part = (title, ...inner) => el("section", {}, el("h2", {}, title), inner);
@@ -147,7 +207,14 @@
               levelTable(index),
             )
           : el("p", { class: "note" }, "No run has reached an accuracy that others did not begin with."),
-        groups ? part("Seeds: mean, and lowest to highest", groupTable(index, groups)) : "",
+        groups
+          ? part(
+              "Seeds: mean, and lowest to highest",
+              verdicts(index, groups),
+              el("p", { class: "note" }, `× and points: relative to ${groups[0][0]}, where all runs of both have the number.`),
+              groupTable(index, groups),
+            )
+          : "",
         part(
           `Up to step ${index.common_step}, which all runs have reached`,
           el("p", { class: "note" }, `In parentheses: the difference to ${index.runs[0].name}.`),

@@ -126,9 +126,9 @@
             { class: "note", id: "no-samples" },
             "No rollouts were saved. ",
             el("code", {}, "rollout_texts.prompts_per_step=2"),
-            " keeps the best and the worst of two prompts per step, ",
+            " keeps the best and the worst of two prompts per step. With ",
             el("code", {}, "trainer.rollout_data_dir=FOLDER"),
-            " all of them.",
+            " verl writes all rollouts, of which this page shows up to 16 of a step, from up to 60 steps.",
           ),
         );
         return;
