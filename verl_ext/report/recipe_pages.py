@@ -3,6 +3,7 @@
 import argparse
 import functools
 import importlib
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,12 +66,37 @@ class View:
 
 
 @dataclass(frozen=True)
+class OwnPage:
+    """Another page about a run, named on the run's page: as a link once it is written, before that by its command.
+
+    Attributes:
+        title: What it shows.
+        file: Its default file in the run folder.
+        command: Its arguments after `python -m verl_ext.report`; `RUN_DIR` stands for the run folder.
+        needs: The file of the run folder that it shows; runs without it have no such page.
+    """
+
+    title: str
+    file: str
+    command: str
+    needs: str
+
+    def entry(self, folder: Path) -> dict[str, str | None] | None:
+        """{title, file (None before it is written), command} for a run's page; None for a run without its data."""
+        if not (folder / self.needs).is_file():
+            return None
+        command = f"python -m verl_ext.report {self.command.replace('RUN_DIR', shlex.quote(str(folder)))}"
+        return {"title": self.title, "file": self.file if (folder / self.file).is_file() else None, "command": command}
+
+
+@dataclass(frozen=True)
 class RecipePages:
     """All additions of one recipe.
 
     Attributes:
         commands: Its own pages.
         views: Tabs of the run's page.
+        own_pages: The other pages that the run's page names.
         samples: Texts of a run folder, in the order of steps; empty if its files are missing.
         rules: Warning rules.
         headlines: Metrics to show first, most important first; one that ends with `*` stands for all with this prefix.
@@ -78,6 +104,7 @@ class RecipePages:
 
     commands: tuple[Command, ...] = ()
     views: tuple[View, ...] = ()
+    own_pages: tuple[OwnPage, ...] = ()
     samples: Callable[[Path], list[Sample]] | None = None
     rules: tuple[Rule, ...] = ()
     headlines: tuple[str, ...] = ()

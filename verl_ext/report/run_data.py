@@ -62,6 +62,9 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
             for name, values in run_facts.phase_columns(table).items()
         },
         "parts": {view.name: view.overview(run) for pages in all_pages() for view in pages.views if view.name in views},
+        "own_pages": [
+            entry for pages in all_pages() for page in pages.own_pages if (entry := page.entry(run.path)) is not None
+        ],
         "nulls": {name: steps for name, steps in nulls.items() if name in table},
         "accuracies": curves.accuracies(table),
         "glossary": curves.explained(table),

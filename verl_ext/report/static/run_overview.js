@@ -37,6 +37,15 @@
     return plainTable("facts", ["", ""], rows);
   }
 
+  // A link works only next to the file: a served page has no other files.
+  const ownPage = ({ title, file, command }) =>
+    el(
+      "p",
+      { class: "own-page" },
+      `${title}: `,
+      file !== null && !report.isLive ? el("a", { href: file }, file) : el("code", {}, command),
+    );
+
   const warning = (one) =>
     el(
       "li",
@@ -140,6 +149,7 @@
                 : el("span", { class: "note" }, ` As of ${runs.moment(index.state.read_at)}.`),
             ),
             facts(index),
+            index.own_pages.map(ownPage),
           ),
           el(
             "section",
