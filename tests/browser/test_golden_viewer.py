@@ -1,5 +1,6 @@
 """The golden viewer in a browser."""
 
+import json
 import re
 from pathlib import Path
 
@@ -115,3 +116,25 @@ def test_tasks_without_a_solution_are_shown_on_request(viewer, wrong_page, tasks
     page = viewer().open(wrong_page, "?task=a416b8f3")
     expect(page.locator("#main")).to_contain_text("This task has no golden solution.")
     expect(page.locator(".pair canvas")).to_have_count(8)
+
+
+def test_the_largest_grids_and_a_long_message_fit_on_a_phone(viewer, tmp_path: Path):
+    grid = [[(row + column) % 10 for column in range(30)] for row in range(30)]
+    pairs = {part: [{"input": grid, "output": grid}] for part in ("train", "test")}
+    (tmp_path / "tasks.json").write_text(json.dumps({"67a3c6ac": pairs, "74dd1130": pairs}))
+    folder = tmp_path / "golden"
+    folder.mkdir()
+    (folder / "67a3c6ac.py").write_text("def solve(input_grid):\n    return [row[::-1] for row in input_grid]\n")
+    (folder / "74dd1130.py").write_text(f"def solve(input_grid):\n    raise ValueError('{'x' * 300}')\n")
+    golden = GoldenSource(read_pairs([tmp_path / "tasks.json"]), folder, policy=SandboxPolicy(), with_unsolved=True)
+    golden.refresh()
+    (tmp_path / "golden.html").write_text(render(golden.page()))
+    one = viewer()
+    one.page.set_viewport_size({"width": 390, "height": 844})
+    for task, canvases in (("67a3c6ac", 3), ("74dd1130", 2)):
+        for numbers in ("", "&numbers=1"):
+            page = one.open(tmp_path / "golden.html", f"?task={task}{numbers}")
+            expect(page.locator(".pair").first.locator("canvas")).to_have_count(canvases)
+            assert page.evaluate("() => document.documentElement.scrollWidth") <= 390, (task, numbers)
+    expect(page.locator(".said").first).to_contain_text("x" * 100)
+    one.shot("phone-golden-task-large")

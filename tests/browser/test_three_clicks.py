@@ -361,11 +361,20 @@ def test_seeds_of_a_configuration_are_summed_up(viewer, seeds_page):
 
 # ------------------------------ phones ------------------------------
 
+
+@pytest.fixture(scope="session")
+def failed_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose error has a word as long as a path or a list of tensors' names may be."""
+    folder = tmp_path_factory.mktemp("failed") / "run"
+    return _ended(folder, state="failed", error=f"cannot read {'x' * 300} of rank 0", finished=60)
+
+
 PAGES = {
     "report_page": ("overview", "curves", "configuration", "samples", "curriculum", "influence"),
     "seeds_page": ("curves", "numbers", "configuration"),
     "trace_page": ("table",),
     "golden_page": (),
+    "failed_page": ("overview", "configuration"),
 }
 
 
@@ -394,6 +403,20 @@ def test_no_page_scrolls_sideways(viewer, request, name, theme, width):
         page.locator("[data-row='0'] .problem").first.click()
         expect(page.locator(".tokens .token").first).to_be_visible()
         check_width("problem")
+    if name == "golden_page":
+        for task in request.getfixturevalue("tasks"):
+            page = one.open(file, f"?task={task}")
+            expect(page.locator("body")).to_contain_text(task)
+            expect(page.locator("canvas").first).to_be_visible()
+            check_width(task)
+        if width == 390:
+            one.shot(f"phone-golden-task-{theme}")
+    if name == "failed_page":
+        page = one.open(file)
+        expect(page.locator("#state")).to_contain_text("x" * 300)
+        check_width("error")
+        if width == 390:
+            one.shot(f"phone-failed-{theme}")
 
 
 def test_on_a_phone_the_first_chart_and_the_actions_are_in_sight(viewer, report_page, trace_page):
