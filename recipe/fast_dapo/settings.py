@@ -133,7 +133,8 @@ def read_settings(config: DictConfig) -> FastDapoSettings:
             "biased: set rloo or grpo, as +signal=plain does"
         )
     data = config.data
-    ahead, updates = _batches_ahead(config), _updates_per_step(config)
+    # Without the curriculum, no schedule has to fit the trainer's mode.
+    ahead, updates = (_batches_ahead(config), _updates_per_step(config)) if node.enable else (0, 1)
     gen_batch_size = data.train_batch_size if data.gen_batch_size is None else data.gen_batch_size
     sizes = {
         "n": node.n,

@@ -269,7 +269,8 @@ class TracInSelector(Selector):
         pairs = zip(rows["advantages"].unbind(), rows["response_mask"].unbind(), strict=True)
         # Advantage of the tokens that the model wrote: tool tokens have none.
         advantages = [float((row * mask).sum() / mask.sum().clamp(min=1)) for row, mask in pairs]
-        columns = zip(keys, list(rows["index"]), rewards, advantages, scores[real], selection.weights, strict=True)
+        indices, tags = list(rows["index"]), [batch.tags[position] for position in real]
+        columns = zip(keys, indices, rewards, advantages, scores[real], selection.weights, tags, strict=True)
         texts = self._texts(batch.partition_id, [keys[place] for place in self._telling(scores[real], rewards)])
         self.influence_records.append(
             {
@@ -280,9 +281,11 @@ class TracInSelector(Selector):
                 "advantage": advantage,
                 "score": float(score),
                 "weight": float(weight),
+                # Of the weights that generated its first and its last token.
+                "versions": [tag.get("min_global_steps"), tag.get("max_global_steps")],
             }
             | texts.get(key, {})
-            for key, index, reward, advantage, score, weight in columns
+            for key, index, reward, advantage, score, weight, tag in columns
         )
 
     def _telling(self, scores: np.ndarray, rewards: np.ndarray) -> list[int]:

@@ -6,9 +6,11 @@ Pool B: the methods of the leaderboard that the product runs, with what its bala
 (`leaderboard_settings_balanced.json`, or --settings FILE): prompts per batch, rollouts per prompt, learning rate,
 updates per batch. Pool E, the demo's: every method with the demo's settings, or those of --settings. FILE may have
 settings of a mode's own, such as `choose_separate_async`; other modes take those of their method. filter_groups is
-verl's own buffer, uniform_rloo the same trainer without curriculum. One Ray session per method; before each seed the
-base weights, an empty optimizer and an empty curriculum are restored. A seed decides the order of the data; vLLM
-samples differently in every run. Finished runs are kept in runs.jsonl: a second call continues.
+verl's own buffer, uniform_rloo the same trainer without curriculum, and tracin the same with TracIn's selection by a
+separate validation set. One Ray session per method; before each seed the base weights, an empty optimizer and an
+empty curriculum are restored. (verl's own batches in an asynchronous mode have a session per seed, since its trainer
+cannot forget the rollouts in flight.) A seed decides the order of the data; vLLM samples differently in every run.
+Finished runs are kept in runs.jsonl: a second call continues.
 
 Looks: the actor is saved in Hugging Face's format, and its exact pass@1 at temperature 1 on 512 learnable prompts that
 are not in the pool is computed (`learning_lab.held_out_accuracy`), at the first step 300 rollouts or 10 % after the
@@ -16,17 +18,21 @@ last look; their time and the start-up are not counted. What the target took is 
 Intervals are 95 % bootstrap percentiles over seeds.
 
 --methods choose choose_colocate_async choose_separate_async choose_separate_async_next asks what an asynchronous mode
-costs in rollouts. Their seconds are not informative here: training and generation share two cores, and generation
-continues during a look. --first_seed 100 tries settings on seeds that no table reports.
+costs in rollouts; those of tracin and uniform_rloo, without curriculum, are the rollouts trained on. Their seconds are
+not informative here: training and generation share two cores, and generation continues during a look. --first_seed 100
+tries settings on seeds that no table reports.
 
 Prediction, written before the first run, to +20 points: choose 2.2x fewer seconds than uniform_rloo and 2.5x fewer than
 filter_groups; two_phase 1.3x fewer than uniform_rloo. choose_separate_async_next: rollouts at most 1.1 versions old on
 average, and at most 10 % more of them than choose. Modes at settings of their own: the rollouts that are under way when
 the target is reached are the cost, and they are batches; so with half the batch choose_separate_async needs half as
-many more, at most 15 % more than choose at its best.
+many more, at most 15 % more than choose at its best. What the modes cost without choice, pool E, 16 x 4 at 1.5e-4 with
+2 updates, rollouts trained on: uniform_rloo +3 % in colocate_async and +8 % in separate_async, tracin as much,
+two_phase +5 % and +10 %; so what separate_async costs choose (+6 %) is verl's staleness and not the choice.
 """
 
 import argparse
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,7 +42,19 @@ from typing import Any
 
 import numpy as np
 from fast_dapo_leaderboard import published, read_tuned
-from fast_dapo_wall_clock import DATA, MODEL, POOL_SIZE, ROOT, VAL_SIZE, Lab, make_data, open_lab, save_actor, train
+from fast_dapo_wall_clock import (
+    DATA,
+    MODEL,
+    POOL_SIZE,
+    ROOT,
+    VAL_SIZE,
+    Lab,
+    influence_file,
+    make_data,
+    open_lab,
+    save_actor,
+    train,
+)
 from leaderboard_protocol import Settings, Spacing
 from leaderboard_report import Needed, ratio, ratio_text
 from leaderboard_store import read_whole_lines
@@ -58,7 +76,7 @@ SEPARATE = [
     "actor_rollout_ref.rollout.nnodes=1",
     "actor_rollout_ref.hybrid_engine=false",
 ]
-# Of the curriculum's two methods; with the settings that were tuned for the synchronous one.
+# With the settings that were tuned for the synchronous one, unless a mode has its own.
 MODES = {
     "": [],
     "_colocate_async": ["trainer.v1.trainer_mode=colocate_async"],
@@ -66,8 +84,9 @@ MODES = {
     # The next batch alone is generated while the actor is trained.
     "_separate_async_next": [*SEPARATE, "trainer.v1.separate_async.num_warmup_batches=0"],
 }
-METHODS = ("uniform_rloo", "filter_groups", "two_phase", "choose")
-IN_MODES = tuple(f"{method}{mode}" for method in METHODS[2:] for mode in MODES if mode)
+WITHOUT_CURRICULUM = ("uniform_rloo", "tracin", "filter_groups")
+METHODS = (*WITHOUT_CURRICULUM, "two_phase", "choose")
+IN_MODES = tuple(f"{method}{mode}" for method in METHODS if method != "filter_groups" for mode in MODES if mode)
 
 
 def split(name: str) -> tuple[str, str]:
@@ -88,7 +107,7 @@ def settings_of(names: Iterable[str], tuned: Mapping[str, Settings]) -> dict[str
     return {name: settings for name, settings in own.items() if settings is not None}
 
 
-def overrides(name: str, settings: Settings) -> list[str]:
+def overrides(name: str, settings: Settings, pool: str) -> list[str]:
     """What a user would write for a method of the leaderboard at these settings."""
     method, mode = split(name)
     batch, group = settings.batch, settings.group
@@ -96,6 +115,11 @@ def overrides(name: str, settings: Settings) -> list[str]:
     if method == "filter_groups":
         gen_batch = "1"
         own += ["algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc"]
+    elif method == "tracin":
+        own += [
+            *("tracin.enable=true", "tracin.parameters=_proj", "tracin.validation.pool_size=128"),
+            f"tracin.validation_files={influence_file(pool)}",
+        ]
     elif method == "two_phase":
         n, gen_batch = max(2, group // 4), str(6 * batch)
         own = [
@@ -137,21 +161,25 @@ def run(method: str, settings: Settings, args: argparse.Namespace, store: JsonLi
 def _train(method: str, settings: Settings, jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     pool = jobs[0]["pool"]
     given = [
-        *overrides(method, settings),
+        *overrides(method, settings, pool),
         f"data.train_files={DATA}/{pool}/train.parquet",
         f"data.val_files={DATA}/{pool}/val.parquet",
         "actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
     ]
     task = make_task(pool, POOL_SIZE, held_out=VAL_SIZE)
-    with tempfile.TemporaryDirectory() as folder, open_lab(Path(folder) / "run", *given) as lab:
-        base = f"{folder}/base"
-        lab.call(save_actor, base)
-        for job in jobs:
-            print(f"{method} on pool {pool}, seed {job['seed']}", flush=True)
-            with lab.settings(data__seed=job["seed"]):
+    name, mode = split(method)
+    is_alone = bool(mode) and name in WITHOUT_CURRICULUM
+    for session in [[job] for job in jobs] if is_alone else [jobs]:
+        seed = [f"data.seed={session[0]['seed']}"]
+        with tempfile.TemporaryDirectory() as folder, open_lab(Path(folder) / "run", *given, *seed) as lab:
+            base = f"{folder}/base"
+            lab.call(save_actor, base)
+            for job in session:
+                print(f"{method} on pool {pool}, seed {job['seed']}", flush=True)
                 look = exact_look(task, f"{folder}/look")
                 more = {"look": look, "is_exact": True, "next_look": LOOKS.next_look}
-                yield train(lab, base, job["gain"], job["max_rollouts"], **more)
+                with contextlib.nullcontext() if is_alone else lab.settings(data__seed=job["seed"]):
+                    yield train(lab, None if is_alone else base, job["gain"], job["max_rollouts"], **more)
 
 
 def exact_look(task: Task, folder: str) -> Callable[[Lab], float]:

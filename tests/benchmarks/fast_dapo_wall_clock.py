@@ -31,6 +31,8 @@ from lab import MODEL, Lab, open_lab, start_over  # noqa: E402
 OUTPUT = ROOT / "outputs/benchmarks/fast_dapo_wall_clock"
 DATA = OUTPUT / "data"
 ROLLOUTS_PER_LOOK = 1500
+# The age of a rollout where verl collects the batches.
+STALENESS = "training/off_policy/trajectory_staleness/mean"
 BATCH, POOL_SIZE, VAL_SIZE = 16, 2048, 512
 
 CURRICULUM = {"curriculum__enable": True, "data__gen_batch_size": 6 * BATCH}
@@ -51,20 +53,26 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def make_data(pool: str = "B") -> None:
-    """A pool, and learnable prompts that are not in it."""
+    """A pool, and learnable prompts that are not in it: some to look at the accuracy, others for TracIn."""
     from data_preprocess.arithmetic import POOLS, PoolSettings, answer, build_rows, draw_pairs
     from verl_ext.data.schema import make_row, write_parquet
 
     rows = build_rows(PoolSettings(train_size=POOL_SIZE, val_size=1, shares=POOLS[pool], seed=0))["train"]
     known = {row["prompt"][0]["content"] for row in rows}
     pairs = draw_pairs("core", 4 * VAL_SIZE, np.random.default_rng(10_000))
-    unseen = [(a, b) for a, b in pairs if f"{a}+{b}=" not in known][:VAL_SIZE]
-    val = [
+    unseen = [(a, b) for a, b in pairs if f"{a}+{b}=" not in known][: 2 * VAL_SIZE]
+    others = [
         make_row("arithmetic", f"{a}+{b}=", answer(a, b), index=POOL_SIZE + i, split="val", ability="math")
         for i, (a, b) in enumerate(unseen)
     ]
     write_parquet(rows, DATA / pool / "train.parquet")
-    write_parquet(val, DATA / pool / "val.parquet")
+    write_parquet(others[:VAL_SIZE], DATA / pool / "val.parquet")
+    write_parquet(others[VAL_SIZE:], influence_file(pool))
+
+
+def influence_file(pool: str) -> Path:
+    """TracIn's validation prompts."""
+    return DATA / pool / "influence.parquet"
 
 
 def save_actor(trainer: Any, folder: str) -> None:
@@ -103,7 +111,7 @@ def every_so_many(rollouts: int) -> float:
 
 def train(
     lab: Lab,
-    base: str,
+    base: str | None,
     gain: float,
     max_rollouts: int,
     *,
@@ -114,12 +122,13 @@ def train(
     """Steps until the accuracy has gained this much; the history of looks and the time of each phase.
 
     Args:
-        base: What `save_actor` has kept before the first step.
+        base: What `save_actor` has kept before the first step; None: the actor is still the base model.
         look: The accuracy; its time is not counted.
         is_exact: One look over the target is enough; else the mean of two.
         next_look: Rollouts until the last look -> rollouts at which the next is due.
     """
-    lab.call(restore_base, base)
+    if base is not None:
+        lab.call(restore_base, base)
     start = look(lab)
     history: list[dict[str, Any]] = [{"rollouts": 0, "seconds": 0.0, "accuracy": start}]
     rollouts = trained = tokens = 0
@@ -140,7 +149,7 @@ def train(
             {
                 "seconds": metrics["timing_s/step"],
                 "generating": metrics["timing_s/gen"],
-                "sample_age": metrics.get("curriculum/sample_age/mean", 0.0),
+                "sample_age": metrics.get("curriculum/sample_age/mean", metrics.get(STALENESS, 0.0)),
             }
         )
         if rollouts < next_look(history[-1]["rollouts"]):

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from lab import CHOOSE_SETTINGS, DATA, Lab
+from lab import CHOOSE_SETTINGS, DATA, Lab, start_over
+
+from verl_ext.core.errors import StaleEngineError
+from verl_ext.serving import data_plane
 
 ASYNCHRONOUS = [
     "curriculum.schedule=streaming",
@@ -21,6 +24,8 @@ ASYNCHRONOUS = [
     "tracin.validation.pool_size=48",
     "tracin.validation.k=16",
     "tracin.check_identity_every=1",
+    # Copies of the weights wherever no rollout of the current ones is trained on.
+    "engine_guard.max_unchecked_steps=1",
 ]
 COLOCATE = ("trainer.v1.trainer_mode=colocate_async",)
 SEPARATE = (
@@ -101,13 +106,24 @@ def _check(lab: Lab, mode: Mode, metrics: list[dict[str, Any]]) -> None:
     assert found["lost"] == []
     for each in metrics:
         assert each["training/off_policy/trajectory_staleness/max"] <= each["curriculum/sample_age/max"]
-        if each["engine_guard/fresh_rollouts"]:
-            assert each["engine_guard/probs_diff_max"] < 1e-4
+        # verl's correction has something to do wherever a rollout is older than the actor.
+        if each["curriculum/sample_age/max"] >= 1:
+            assert each["rollout_corr/rollout_is_eff_sample_size"] < 1.0
+    _check_guard(metrics)
+
+
+def _check_guard(metrics: list[dict[str, Any]]) -> None:
+    """It compared rollouts, of the current weights or of earlier ones, and they agree."""
+    compared = [each for each in metrics if "engine_guard/probs_diff_max" in each]
+    assert compared
+    for each in compared:
+        assert each["engine_guard/fresh_rollouts"] + each.get("engine_guard/earlier_rollouts", 0) > 0
+        assert each["engine_guard/probs_diff_max"] < 1e-4
 
 
 def test_two_phases_go_on_over_an_update(lab: Lab, mode: Mode):
     with lab.settings(tracin__enable=False):
-        metrics = [lab.step() for _ in range(3)]
+        metrics = [lab.step() for _ in range(4)]
         _check(lab, mode, metrics)
     assert all(len(each["batch_keys"]) == 8 * 16 for each in metrics)
     # Counted when the batch is complete: separate engines may have finished the rest by the end of the step.
@@ -118,7 +134,7 @@ def test_two_phases_go_on_over_an_update(lab: Lab, mode: Mode):
 
 def test_choose_throws_nothing_away(lab: Lab, mode: Mode):
     with lab.settings(**CHOOSE_SETTINGS, tracin__enable=False):
-        metrics = [lab.step() for _ in range(3)]
+        metrics = [lab.step() for _ in range(4)]
         _check(lab, mode, metrics)
         rollouts = lab.call(_where_all_is)["rollouts"]
     assert all(each["curriculum/trained"] == 8 for each in metrics)
@@ -127,7 +143,7 @@ def test_choose_throws_nothing_away(lab: Lab, mode: Mode):
 
 def test_training_waits_for_what_would_be_too_old(lab: Lab, mode: Mode):
     with lab.settings(**CHOOSE_SETTINGS, tracin__enable=False, curriculum__max_staleness=1):
-        metrics = [lab.step() for _ in range(3)]
+        metrics = [lab.step() for _ in range(4)]
         _check(lab, mode, metrics)
     assert max(each["curriculum/sample_age/max"] for each in metrics) <= 1
     assert sum(each["curriculum/expired"] for each in metrics) == 0
@@ -135,25 +151,61 @@ def test_training_waits_for_what_would_be_too_old(lab: Lab, mode: Mode):
 
 def test_tracin_scores_rollouts_of_several_versions(lab: Lab, mode: Mode):
     with lab.settings(algorithm__adv_estimator="grpo"):
-        metrics = [lab.step() for _ in range(2)]
+        metrics = [lab.step() for _ in range(4)]
         _check(lab, mode, metrics)
+    assert max(each["curriculum/sample_age/max"] for each in metrics) >= 1
     for each in metrics:
         assert each["tracin/identity_error"] < 1e-4
         assert each["tracin/validation_gradient_norm"] > 0
 
 
+def test_the_guard_fires_where_all_rollouts_are_old(lab: Lab, mode: Mode):
+    """Negative control: the engines claim new weights without having them."""
+    if mode.trainer != APART:
+        pytest.skip("engines on the actor's devices: test_training.py has it")
+
+    def claim(trainer: Any) -> None:
+        import ray
+
+        for _ in range(8):
+            trainer.timing_raw = {}
+            trainer.on_step_begin()
+            batch = trainer.step({}, trainer.timing_raw)
+            data_plane.clear(batch.keys, batch.partition_id)
+            trainer._version_sent = trainer.global_steps
+            for server in trainer.watchdog._servers:
+                ray.get(server.set_global_steps.remote(trainer.global_steps))
+            trainer.global_steps += 1
+
+    def repair(trainer: Any) -> None:
+        start_over(trainer)
+        trainer.standalone_checkpoint_manager.update_weights(trainer.global_steps - 1)
+
+    with lab.settings(**CHOOSE_SETTINGS, tracin__enable=False):
+        with pytest.raises(StaleEngineError, match="serves other weights"):
+            lab.call(claim)
+        lab.call(repair)
+        _check(lab, mode, [lab.step() for _ in range(4)])
+
+
+# Last, since the prompts that verl has submitted ahead stay in flight.
 def test_tracin_selects_from_verls_own_batches(lab: Lab, mode: Mode):
     file = lab.run_dir / "influence.jsonl"
     before = len(file.read_text().splitlines()) if file.exists() else 0
     with lab.settings(curriculum__enable=False, algorithm__adv_estimator="grpo"):
-        metrics = [lab.step() for _ in range(2)]
+        lab.call(lambda trainer: trainer.on_train_begin())  # which generates ahead
+        metrics = [lab.step() for _ in range(3)]
     records = [json.loads(line) for line in file.read_text().splitlines()[before:]]
     trained = [key for each in metrics for key in each["batch_keys"]]
     # In groups of 16; every rollout is scored once.
-    assert len(set(trained)) == len(trained) == 2 * 8 * 16
+    assert len(set(trained)) == len(trained) == 3 * 8 * 16
     assert Counter(record["key"] for record in records) == Counter(trained)
     assert all(record["weight"] == (record["score"] > 0) for record in records)
     for each in metrics:
         assert not any(name.startswith("curriculum/") for name in each)
+        if each["training/off_policy/trajectory_staleness_worst/max"] >= 1:
+            assert each["rollout_corr/rollout_is_eff_sample_size"] < 1.0
         assert each["tracin/identity_error"] < 1e-4
         assert each["tracin/validation_gradient_norm"] > 0
+    assert max(each["training/off_policy/trajectory_staleness_worst/max"] for each in metrics) >= 1
+    assert any(record["versions"][0] < record["step"] - 1 for record in records)

@@ -21,7 +21,7 @@ from verl_ext.cluster import nodes as cluster
 from verl_ext.run.run_totals import RunTotals
 from verl_ext.serving import data_plane, replica
 from verl_ext.serving.data_plane import KVBatchMeta
-from verl_ext.serving.engine_guard import check_engine
+from verl_ext.serving.engine_guard import EarlierWeights, check_engine
 from verl_ext.serving.settings import read_guards
 from verl_ext.serving.watchdog import EngineWatchdog
 from verl_ext.trainer import checkpointing, loading
@@ -63,6 +63,8 @@ class SignalTrainer(RecordedTrainer):
     selectors: list[Selector]
     observers: list[Observer]
     parts: Mapping[str, Part] = MappingProxyType({})
+    # Only where the actor's workers can keep copies of their weights.
+    _earlier_weights: EarlierWeights | None = None
 
     def __init__(self, config: DictConfig) -> None:
         with open_dict(config):
@@ -193,12 +195,22 @@ class SignalTrainer(RecordedTrainer):
         return batch
 
     def _compute_old_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
-        batch = super()._compute_old_log_prob(batch, metrics=metrics)
-        max_probs_diff = read_guards(self.config).engine_guard.max_probs_diff
-        if max_probs_diff is not None:
+        guard = read_guards(self.config).engine_guard
+        if guard.max_probs_diff is None:
+            return super()._compute_old_log_prob(batch, metrics=metrics)
+        version, earlier = self.weight_version, {}
+        # At later updates of a step the actor has other weights than the engines were sent.
+        if self._earlier_weights is not None and self.local_trigger_step == 0:
             with self._timed_within("engine_guard", outer="old_log_prob"):
-                metrics.update(check_engine(batch, self.weight_version, max_probs_diff))
+                earlier = self._earlier_weights.check(batch, version, guard.max_probs_diff, guard.max_unchecked_steps)
+        batch = super()._compute_old_log_prob(batch, metrics=metrics)
+        with self._timed_within("engine_guard", outer="old_log_prob"):
+            metrics.update(check_engine(batch, version, guard.max_probs_diff) | earlier)
         return batch
+
+    def _compute_log_prob_of_rows(self, rows: KVBatchMeta) -> None:
+        # At a step's first update: verl then also keeps the weights, which its own call for the whole batch replaces.
+        super()._compute_old_log_prob(rows, metrics={})
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         for part in self.parts.values():
@@ -254,6 +266,8 @@ class SignalTrainer(RecordedTrainer):
         return buffer
 
     def on_init_end(self) -> None:
+        if self.verl_mode == "separate_async":
+            self._earlier_weights = EarlierWeights(self.actor_rollout_wg, self._compute_log_prob_of_rows)
         for part in self.parts.values():
             part.set_up_workers()
         self.watchdog, self.node_watchdog = start_watchdogs(

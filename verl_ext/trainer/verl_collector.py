@@ -8,11 +8,17 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl_ext.run.run_totals import RunTotals
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
-from verl_ext.serving.rollout_key import session_key
+from verl_ext.serving.rollout_key import session_key, uid_of
 from verl_ext.trainer.parts import Collector, Trainer
 
-# verl's counters of groups that its own dynamic sampling generated and discarded.
-FILTERED_GROUPS = ("evicted_samples", "discarded_surplus_samples")
+# verl's counters of groups that it generated and discarded: by its dynamic sampling, as too old, or because a rollout
+# failed.
+DISCARDED_GROUPS = (
+    "filter_groups/evicted_samples",
+    "filter_groups/discarded_surplus_samples",
+    "off_policy/evicted_samples",
+    "rollout_failure/evicted_samples",
+)
 
 # Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
@@ -70,24 +76,28 @@ class VerlCollector(Collector):
         return min(self._done, self._wanted), self._wanted
 
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:
-        """Every generated rollout is trained on, except verl's filtered groups."""
+        """Rollouts are trained on, except the groups that verl discards; those in flight are not counted."""
         config = self._trainer.config
         rows = zip(batch.keys, batch.tags, strict=True)
         trained = [(key, tag["response_len"]) for key, tag in rows if not tag.get("is_padding", False)]
         lengths = [length for _, length in trained]
         num_rollouts = len({session_key(key) for key, _ in trained})  # each may have several outputs
-        filtered = sum(int(metrics.get(f"training/filter_groups/{name}", 0)) for name in FILTERED_GROUPS)
+        discarded = sum(int(metrics.get(f"training/{name}", 0)) for name in DISCARDED_GROUPS)
         totals.rollouts_trained += num_rollouts
         totals.tokens_trained += sum(lengths)
-        totals.rollouts_generated += num_rollouts + filtered * config.actor_rollout_ref.rollout.n
-        # verl keeps no lengths of the groups that it filters out: they count as average ones.
-        totals.tokens_generated += round(sum(lengths) * (1 + filtered / config.data.train_batch_size))
+        totals.rollouts_generated += num_rollouts + discarded * config.actor_rollout_ref.rollout.n
+        # verl keeps no lengths of the groups that it discards: they count as average ones.
+        totals.tokens_generated += round(sum(lengths) * (1 + discarded / config.data.train_batch_size))
 
     def metrics(self) -> dict[str, Any]:
         return self._metrics
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         # The checkpoint was written while the step's own batch still existed: it has been trained on. An asynchronous
-        # trainer's buffer distinguishes its other rows.
-        if self._trainer.trainer_mode == "sync":
-            data_plane.clear(list(data_plane.tags(data_plane.TRAIN)), data_plane.TRAIN)
+        # trainer has other rows, whose prompt is still there: they wait, or are made again.
+        tags = data_plane.tags(data_plane.TRAIN)
+        trained = list(tags)
+        if self._trainer.trainer_mode != "sync":
+            waiting = {key for key, tag in tags.items() if tag.get("is_prompt", False)}
+            trained = [key for key in tags if key not in waiting and uid_of(key) not in waiting]
+        data_plane.clear(trained, data_plane.TRAIN)

@@ -139,6 +139,14 @@ def test_without_the_curriculum_verl_gets_fetches_that_it_takes():
     assert _config().data.gen_batch_size == 192
 
 
+@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
+def test_without_the_curriculum_its_schedule_is_no_obstacle_to_generating_ahead(mode: str):
+    changes = (f"trainer.v1.trainer_mode={mode}", "curriculum.schedule=merged")
+    assert not read_settings(_config("curriculum.enable=false", *changes)).enable
+    with pytest.raises(ConfigError, match="cannot generate ahead"):
+        read_settings(_config(*changes))
+
+
 @pytest.mark.parametrize(("n", "n_continue"), [(4, 12), (4, 4), (4, 2), (4, 7), (4, 0)])
 def test_verl_sees_the_size_of_a_whole_group(n: int, n_continue: int):
     config = _config(f"actor_rollout_ref.rollout.n={n}", f"actor_rollout_ref.rollout.n_continue={n_continue}")

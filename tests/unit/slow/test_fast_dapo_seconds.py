@@ -26,6 +26,6 @@ def test_settings_that_are_missing_are_named():
 
 
 def test_a_mode_is_its_method_with_the_trainer_of_the_mode():
-    plain, separate = overrides("choose", WIDE), overrides("choose_separate_async_next", WIDE)
+    plain, separate = overrides("choose", WIDE, "E"), overrides("choose_separate_async_next", WIDE, "E")
     assert set(plain) < set(separate)
     assert "trainer.v1.separate_async.num_warmup_batches=0" in separate
