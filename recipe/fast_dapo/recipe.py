@@ -1,6 +1,6 @@
 """Describes Fast DAPO to the shared code."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from omegaconf import DictConfig
@@ -25,6 +25,9 @@ from verl_ext.launch.recipe import Recipe
 # fast_dapo_safety.md).
 MOST_LATE_UPDATES = 2
 
+# verl's estimators that give a group of equal rewards no advantage: without such groups they learn the same.
+CENTRED_IN_GROUPS = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
+
 
 def check_settings(config: DictConfig) -> None:
     """Give verl the group size; reject wrong curriculum settings.
@@ -37,6 +40,44 @@ def check_settings(config: DictConfig) -> None:
 
     resolve_group_size(config)
     read_settings(config)
+
+
+def adapt(config: DictConfig, given: Collection[str]) -> Iterator[str]:
+    """Train on mixed prompts only if a script for verl names an estimator that learns nothing from the others."""
+    node, data = config.curriculum, config.data
+    chosen = any(name in given for name in ("curriculum.baseline", "curriculum.train_on"))
+    if not node.enable or node.baseline != "posterior" or chosen:
+        return
+    estimator = config.algorithm.adv_estimator
+    if estimator not in CENTRED_IN_GROUPS:
+        return
+    node.baseline, node.train_on = "estimator", "qualified"
+    # Some of the screened prompts are dropped: with fewer in screening than a batch has, it would take many rounds.
+    if data.gen_batch_size is not None:
+        data.gen_batch_size = max(data.gen_batch_size, data.train_batch_size)
+    yield (
+        f"algorithm.adv_estimator={estimator}: Fast DAPO keeps it and trains in two phases, on prompts with mixed "
+        "results (curriculum.baseline=estimator curriculum.train_on=qualified). Without adv_estimator it trains on all "
+        "prompts, with its own estimator"
+    )
+
+
+def notes(config: DictConfig) -> Iterator[str]:
+    """What `rollout.n` is here: in verl, the size of a group."""
+    node = config.curriculum
+    if not node.enable or not node.n_continue:
+        return
+    screening = f"up to {node.n}" if node.screening == "sequential" else node.n
+    if node.train_on == "all":
+        others = "the others are trained on as well, with those of their screening"
+    elif node.correction == "continuation_only":
+        others = f"only the last {node.n_continue} are trained on, and the others are dropped"
+    else:
+        others = "the others are dropped"
+    yield (
+        f"rollout.n={node.n}: {screening} rollouts screen each prompt, and one with mixed results gets "
+        f"{node.n + node.n_continue} in all (rollout.n_continue={node.n_continue}); {others}"
+    )
 
 
 def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
@@ -150,6 +191,8 @@ RECIPE = Recipe(
     node="curriculum",
     check_settings=check_settings,
     warnings=warnings,
+    notes=notes,
+    adapt=adapt,
     dry_run_rows=dry_run_rows,
     success=success,
     figures={"qualified": ("curriculum/qualified_share", ".0%")},

@@ -1,7 +1,7 @@
 """Describes TracIn to the shared code."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,29 @@ def _leaves_a_remainder(value: Any, config: DictConfig) -> bool:
     algorithm, sampler = config.algorithm, config.trainer.v1.sampler
     one_by_one = algorithm.filter_groups.enable or sampler.get("sync_refill_failed_groups", False)
     return bool(value) and "curriculum" not in config and not one_by_one and config.data.train_batch_size % value != 0
+
+
+def adapt(config: DictConfig, given: Collection[str]) -> Iterator[str]:
+    """Without a validation set, score samples within their batch; say that all weights of a script are now LoRA."""
+    node = config.tracin
+    if not node.enable:
+        return
+    asked = node.validation.strategy != "quality" or "tracin.validation.strategy" in given
+    if not node.validation_files and not asked:
+        node.validation.strategy = "in_batch"
+        yield (
+            "tracin.validation_files is not set: each sample is scored against the rest of its batch "
+            "(tracin.validation.strategy=in_batch), which finds reversed rewards but has not improved training. For "
+            "scores against a set of your own, name its prompts: tracin.validation_files=FILE.parquet"
+        )
+    of_lora = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora_adapter_path", "tracin.parameters")
+    rank = config.actor_rollout_ref.model.lora_rank
+    if rank and not any(name in given for name in of_lora):
+        yield (
+            f"actor_rollout_ref.model.lora_rank={rank}: TracIn trains LoRA unless told otherwise, which usually "
+            "needs a larger learning rate than all weights. For these, set actor_rollout_ref.model.lora_rank=0, and "
+            "tracin.parameters to a regular expression over names of layers"
+        )
 
 
 def dry_run_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
@@ -137,6 +160,7 @@ RECIPE = Recipe(
     node="tracin",
     check_settings=check_config,
     paths=("tracin.validation_files",),
+    adapt=adapt,
     dry_run_rows=dry_run_rows,
     phases={
         "generation": ("tracin_rollouts",),

@@ -1,5 +1,6 @@
 """verl's command with `+recipe=NAME`: when the recipe takes over, and how it ends."""
 
+import dataclasses
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,11 @@ from verl_ext.core.errors import ConfigError
 from verl_ext.launch import verl_command
 from verl_ext.launch.verl_command import VerlCommand, is_verls
 
+SETTINGS = {"data": {"seed": 8}, "curriculum": {"enable": False}, "tracin": {"enable": False}}
+
 
 def composed(*overrides: str, mode: RunMode = RunMode.RUN) -> DictConfig:
-    return OmegaConf.create({"data": {"seed": 8}, "hydra": {"overrides": {"task": list(overrides)}, "mode": mode}})
+    return OmegaConf.create(SETTINGS | {"hydra": {"overrides": {"task": list(overrides)}, "mode": mode}})
 
 
 CONFIG = composed("+recipe=fast_dapo")
@@ -53,7 +56,7 @@ def test_the_recipe_trains_in_place_of_verls_main_without_hydras_node(verls_main
     with pytest.raises(SystemExit) as end:
         VerlCommand("tracin").on_job_start(CONFIG, task_function=verls_main)
     assert end.value.code == 0
-    assert trained == [({"data": {"seed": 8}}, "tracin")]
+    assert trained == [(SETTINGS, "tracin")]
     assert "hydra" in CONFIG
 
 
@@ -79,6 +82,23 @@ def test_no_error_lets_verls_main_begin(error, printed, verls_main, trained, mon
         VerlCommand("fast_dapo").on_job_start(CONFIG, task_function=verls_main)
     assert end.value.code == 1
     assert capsys.readouterr().err.endswith(printed)
+
+
+def test_what_a_recipe_changes_is_said_and_recorded(verls_main, trained, monkeypatch, tmp_path: Path, capsys):
+    def adapt(config: DictConfig, given: Any) -> list[str]:
+        config.data.seed += len(given)
+        return ["data.seed is not yours"]
+
+    recipe = dataclasses.replace(verl_command.find_recipe("tracin"), adapt=adapt)
+    monkeypatch.setattr(verl_command, "find_recipe", {"tracin": recipe}.__getitem__)
+    config = composed("+recipe=tracin", "data.seed=8")
+    config.hydra.update({"runtime": {"output_dir": str(tmp_path)}, "output_subdir": "hydra"})
+    (tmp_path / "hydra").mkdir()
+    with pytest.raises(SystemExit):
+        VerlCommand("tracin").on_job_start(config, task_function=verls_main)
+    assert trained == [(SETTINGS | {"data": {"seed": 10}}, "tracin")]
+    assert capsys.readouterr().out == "data.seed is not yours\n"
+    assert OmegaConf.load(tmp_path / "hydra/config.yaml") == SETTINGS | {"data": {"seed": 10}}
 
 
 def test_a_recipe_that_is_not_there_is_named(verls_main, trained, capsys):

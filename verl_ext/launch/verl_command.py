@@ -7,17 +7,17 @@ verl's configuration, and before it calls verl's `main`, the callback below runs
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_ext.core.errors import ConfigError
 from verl_ext.launch.launch import people_errors
-from verl_ext.launch.recipe import find_recipe
+from verl_ext.launch.recipe import Recipe, find_recipe
 from verl_ext.launch.train import train
 
 # Config groups that override a recipe's file.
@@ -40,19 +40,20 @@ class VerlCommand(Callback):
         # Hydra turns an Exception of a callback into a warning and continues with verl's `main`; SystemExit passes.
         try:
             with people_errors():
-                self._check(config.hydra)
+                given = options(config.hydra)
+                self._check(config.hydra, given)
+                recipe = find_recipe(self._recipe)
                 own = config.copy()
                 with open_dict(own):
                     del own["hydra"]
-                train(own, find_recipe(self._recipe))
+                adapt(own, recipe, given, config.hydra)
+                train(own, recipe)
         except Exception:
             traceback.print_exc()
             sys.exit(1)
         sys.exit(0)
 
-    def _check(self, hydra: DictConfig) -> None:
-        pairs = [override.lstrip("+").partition("=") for override in hydra.overrides.task]
-        given = {name: value for name, _, value in pairs}
+    def _check(self, hydra: DictConfig, given: Mapping[str, str]) -> None:
         if "," in given.get("recipe", ""):
             raise ConfigError(
                 f"+recipe={given['recipe']} names several recipes: name the one whose trainer runs, and enable the "
@@ -69,6 +70,22 @@ class VerlCommand(Callback):
                 "several runs in one command (--multirun) need the recipe's own: "
                 f"python -m recipe.{self._recipe}.main --multirun …"
             )
+
+
+def options(hydra: DictConfig) -> dict[str, str]:
+    """The options on the command line, in their order."""
+    pairs = [override.lstrip("+").partition("=") for override in hydra.overrides.task]
+    return {name: value for name, _, value in pairs}
+
+
+def adapt(config: DictConfig, recipe: Recipe, given: Mapping[str, str], hydra: DictConfig) -> None:
+    """Let the recipe follow a script for verl, and say what it changes."""
+    changes = list(recipe.adapt(config, given)) if recipe.adapt is not None else []
+    for change in changes:
+        print(change)
+    if changes:
+        # Hydra has already written the configuration into the run's folder, where pages and the simulator read it.
+        OmegaConf.save(config, Path(hydra.runtime.output_dir, hydra.output_subdir, "config.yaml"))
 
 
 def is_verls(task_function: Callable[..., Any]) -> bool:

@@ -54,7 +54,9 @@ class CommandServer:
 
     def __init__(self, platform: str = "") -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT), "VERL_USE_EXTERNAL_MODULES": "verl_ext.plugin"}
-        environment |= {"HF_HUB_OFFLINE": "1"} | ({"VERL_PLATFORM": platform} if platform else {})
+        environment |= {"HF_HUB_OFFLINE": "1", "VERL_PLATFORM": platform}
+        if not platform:
+            del environment["VERL_PLATFORM"]  # the tests' own
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,

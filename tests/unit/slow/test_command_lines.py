@@ -283,7 +283,7 @@ BAD = [
     ),
     Line(VERLS, "+recipe=fast_dapoo", "Could not find 'recipe/fast_dapoo'"),
     Line(VERLS, "+recipe=fast_dapo +curiculum.enable=false", "did you mean curriculum"),
-    Line(VERLS, "+recipe=fast_dapo algorithm.adv_estimator=grpo", r"for the estimator \+signal=two_phase"),
+    Line(VERLS, "+recipe=fast_dapo algorithm.adv_estimator=grpo curriculum.train_on=all", "has no effect with"),
     Line(
         VERLS,
         "+recipe=fast_dapo hydra.sweep.dir={folder}/multirun --multirun",
