@@ -86,7 +86,6 @@ def convert(file: GGUFModel, tokenizer_folder: Path | None = None) -> list[Savea
     tokenizer: Any = AutoTokenizer.from_pretrained(tokenizer_folder) if tokenizer_folder else read_tokenizer(file)
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
             file.path.parent, gguf_file=file.path.name, dtype=torch.float32
@@ -95,7 +94,6 @@ def convert(file: GGUFModel, tokenizer_folder: Path | None = None) -> list[Savea
         raise ModelFileError(f"{file.path}: transformers cannot read it ({str(error).splitlines()[0]})") from error
     finally:
         logging.set_verbosity(verbosity)
-        logging.enable_progress_bar()
     model.config.bos_token_id = tokenizer.bos_token_id
     model.config.eos_token_id = tokenizer.eos_token_id
     model.config.pad_token_id = tokenizer.pad_token_id

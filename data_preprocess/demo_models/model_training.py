@@ -1,17 +1,19 @@
 """Shared code of the scripts that train a small model: the training loop, and a cached model folder."""
 
+import contextlib
 import hashlib
 import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from transformers.utils import logging
 
 SETTINGS_FILE = "settings.json"
 
@@ -134,7 +136,23 @@ def train_cached(
     if changed := _changed(settings, folder):
         print(f"{folder} has a model of other settings ({', '.join(changed)}): it is replaced", flush=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    parts = train()
+    with _no_progress_bars():
+        parts = train()
+        _replace(folder, parts, settings)
+    return folder
+
+
+@contextlib.contextmanager
+def _no_progress_bars() -> Generator[None]:
+    """Hide transformers' bars for reading and writing weights: of a small model they are only noise."""
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.enable_progress_bar()
+
+
+def _replace(folder: Path, parts: Sequence[Saveable], settings: Mapping[str, Any]) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
         new, old = Path(scratch) / "new", Path(scratch) / "old"
         for part in parts:
@@ -149,4 +167,3 @@ def train_cached(
             if old.exists():
                 os.rename(old, folder)
             raise
-    return folder

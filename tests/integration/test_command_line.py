@@ -75,6 +75,7 @@ def test_a_log_file_tells_the_phases_the_steps_and_where_logs_and_page_are(resum
     assert resumed.printed.rstrip().splitlines()[-1].startswith(f"{(run_dir / 'report.html').resolve()}  (")
     assert re.search(r"wall-clock +\d+ s, \d+ s of it before the first", resumed.printed)
     assert "ray init kwargs" not in resumed.printed
+    assert "[validate_config]" not in resumed.printed
 
 
 def test_the_run_ends_with_a_summary(resumed_run):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 import uuid
@@ -15,7 +16,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_ext.cluster.engine_resources import RUN_VARIABLE
 from verl_ext.core.errors import ClusterError, SignalError
+from verl_ext.launch.quiet import without_lines
 from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import StatusFile
 from verl_ext.trainer import default_reward
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
@@ -90,18 +93,39 @@ def choose_reward(config: DictConfig) -> None:
 
 @contextlib.contextmanager
 def people_errors() -> Iterator[None]:
-    """Print only the message of user-facing errors and exit; other errors keep their traceback."""
+    """Print only the message and the notes of user-facing errors and exit; other errors keep their traceback."""
     try:
         yield
     except Exception as error:
         known = _find_signal_error(error)
         if known is None:
-            raise
-        print(f"\nerror: {known}", file=sys.stderr)
+            raise  # Python prints the notes after the traceback
+        _say_end(f"error: {known}", error)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("\ninterrupted: the same command resumes from the newest checkpoint", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        _say_end("interrupted: the same command resumes from the newest checkpoint", error)
         sys.exit(130)
+    except SystemExit as error:
+        if not isinstance(error.code, str):
+            raise
+        _say_end(error.code, error)
+        sys.exit(1)
+
+
+def _say_end(message: str, error: BaseException) -> None:
+    print(f"\n{message}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def pointing_to(folder: RunFolder) -> Iterator[None]:
+    """Give an error that ends the run a note: the command that shows where it stopped, and where the logs are."""
+    try:
+        yield
+    except BaseException as error:
+        shown = f"where it stopped: python -m verl_ext.report run {shlex.quote(str(folder.path))}"
+        logs = StatusFile(folder.status).read().get("logs")
+        error.add_note(f"{shown}; logs of workers and engines: {logs}" if logs else shown)
+        raise
 
 
 def explain_end(error: BaseException) -> tuple[str, str]:
@@ -133,16 +157,21 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     Raises:
         ClusterError: the cluster cannot be reached, or lost a node.
     """
+    folder = RunFolder(Path(config.run_dir))
+    with pointing_to(folder):
+        _run_in(folder, config, run_ppo)
+
+
+def _run_in(folder: RunFolder, config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     import ray
+    from verl.trainer import main_ppo
 
     from verl_ext.cluster import nodes as cluster
     from verl_ext.cluster.engine_resources import read_ledger, release_recorded
     from verl_ext.launch.recipe import all_figures
     from verl_ext.launch.runner import VerifiedRunner, remote_runner
     from verl_ext.run.progress import FIGURES, show_progress
-    from verl_ext.run.status import StatusFile
 
-    folder = RunFolder(Path(config.run_dir))
     cluster.choose_cluster(config)
     cluster.check_address(config)
     for name in release_recorded(read_ledger(folder.engine_ledger)):
@@ -152,7 +181,8 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
     try:
         StatusFile(folder.status).doing("starting Ray")
         progress = show_progress(folder, config.trainer.total_training_steps, {**FIGURES, **all_figures()})
-        with progress, _no_ray_arguments():
+        # A long line with all variables of the workers, including passwords.
+        with progress, without_lines(main_ppo, "ray init kwargs:"):
             run_ppo(config, task_runner_class=VerifiedRunner(config, remote_runner()))
     except ConnectionError as error:
         if ray.is_initialized():  # of another program
@@ -163,22 +193,6 @@ def run(config: DictConfig, run_ppo: Callable[..., Any]) -> None:
             _end(folder, sys.exception())
         else:
             _end_children()
-
-
-@contextlib.contextmanager
-def _no_ray_arguments() -> Iterator[None]:
-    """verl prints the arguments of `ray.init`: a long line with all variables of the workers, including passwords."""
-    from verl.trainer import main_ppo
-
-    def say(*values: Any, **options: Any) -> None:
-        if not (values and str(values[0]).startswith("ray init kwargs:")):
-            print(*values, **options)
-
-    main_ppo.print = say  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        yield
-    finally:
-        del main_ppo.print  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _end_children() -> None:

@@ -113,6 +113,7 @@ class VerifiedRunner:
             verify_resume(self._config)
         if (logs := cluster.logs_folder()) is not None:
             print(f"logs of workers and engines: {logs}", file=sys.stderr)
+            StatusFile(RunFolder(Path(self._config.run_dir)).status).change(logs=str(logs))
         return self._runner.remote()
 
 

@@ -7,6 +7,7 @@
     started, ready        when the command began, and when it began to validate or to train
     last_seen, finished   when the command was last alive, and when it ended; all four in seconds since 1970
     error                 why it failed
+    logs                  folder of the logs of workers and engines, on its host; null before they start
     pid, host, command    of the process that was started
     earlier               [started, ready, last_seen] of each earlier command in this folder
 
@@ -116,6 +117,7 @@ class StatusFile:
                     "last_seen": now,
                     "finished": None,
                     "error": None,
+                    "logs": None,
                     "pid": os.getpid(),
                     "host": platform.node(),
                     "command": shlex.join(sys.orig_argv),

@@ -37,6 +37,11 @@ def tokenizer(saved):
     return AutoTokenizer.from_pretrained(saved)
 
 
+def test_nothing_is_printed_while_it_is_written(tmp_path, capfd):
+    train_cached(TINY, tmp_path / "base", report_every=0)
+    assert capfd.readouterr() == ("", "")
+
+
 @given(st.text(alphabet=st.characters(max_codepoint=127)).filter(lambda text: "<|" not in text))
 def test_any_ascii_text_round_trips_byte_by_byte_after_reloading(tokenizer, text):
     ids = tokenizer(text)["input_ids"]

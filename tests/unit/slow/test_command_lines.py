@@ -324,6 +324,7 @@ def _check(line: Line, stand_ins: StandIns, servers: dict[str, CommandServer], s
     assert "Traceback" not in ended.printed, ended.printed
     assert re.search(line.expected, ended.printed), ended.printed
     assert re.search(line.also, ended.printed), ended.printed
+    assert "[validate_config]" not in ended.printed
     assert (ended.code == 0) == (line.expected == ACCEPTED), ended.printed
 
 

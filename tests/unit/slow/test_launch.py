@@ -15,6 +15,9 @@ from verl_ext.cluster.engine_resources import RUN_VARIABLE
 from verl_ext.core.errors import ConfigError, StaleEngineError
 from verl_ext.launch import launch
 from verl_ext.launch.own_version import own_version
+from verl_ext.launch.quiet import without_lines
+from verl_ext.run.run_folder import RunFolder
+from verl_ext.run.status import StatusFile
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +96,36 @@ def test_an_interrupted_run_says_how_to_go_on(capsys: pytest.CaptureFixture[str]
     assert "the same command resumes" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("ended", "code", "first"),
+    [
+        (StaleEngineError("the engine is stale"), 1, "error: the engine is stale"),
+        (KeyboardInterrupt(), 130, "interrupted: the same command resumes from the newest checkpoint"),
+        (SystemExit("ended by SIGTERM"), 1, "ended by SIGTERM"),
+    ],
+)
+def test_a_run_that_ends_early_names_the_command_that_shows_where_and_the_logs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ended: BaseException, code: int, first: str
+):
+    folder = RunFolder(tmp_path / "my run")
+    folder.path.mkdir()
+    StatusFile(folder.status).begin()
+    command = f"where it stopped: python -m verl_ext.report run '{folder.path}'"
+    for logs, line in ((None, command), ("/tmp/ray/logs", f"{command}; logs of workers and engines: /tmp/ray/logs")):
+        StatusFile(folder.status).change(logs=logs)
+        ended.__notes__ = []
+        with pytest.raises(SystemExit) as caught, launch.people_errors(), launch.pointing_to(folder):
+            raise ended
+        assert caught.value.code == code
+        assert capsys.readouterr().err.strip().splitlines() == [first, line]
+
+
+def test_an_unexpected_error_keeps_its_traceback_and_names_the_command(tmp_path: Path):
+    with pytest.raises(ZeroDivisionError) as caught, launch.people_errors(), launch.pointing_to(RunFolder(tmp_path)):
+        _ = 1 / 0
+    assert caught.value.__notes__ == [f"where it stopped: python -m verl_ext.report run {tmp_path}"]
+
+
 def test_what_a_ray_that_was_still_starting_has_begun_is_ended():
     """In its own process, because all children of the caller are ended."""
     code = (
@@ -132,7 +165,7 @@ def test_the_commit_is_known_in_a_checkout_alone(tmp_path: Path):
 def test_verls_list_of_ray_arguments_is_not_printed(capsys: pytest.CaptureFixture[str]):
     """It holds every variable of the workers, passwords included."""
     assert 'print(f"ray init kwargs: {' in inspect.getsource(main_ppo.run_ppo)
-    with launch._no_ray_arguments():
+    with without_lines(main_ppo, "ray init kwargs:"):
         printing = vars(main_ppo)["print"]
         printing("ray init kwargs: {'env_vars': {'WANDB_API_KEY': 'secret'}}")
         printing("something", "else", end=".")

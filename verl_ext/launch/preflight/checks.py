@@ -20,6 +20,7 @@ from verl_ext.launch.preflight.options import name_fsdps, unknown_options
 from verl_ext.launch.preflight.reward import check_reward
 from verl_ext.launch.preflight.values import check_values, check_verls_nodes, verls_words
 from verl_ext.launch.preflight.verdicts import Success
+from verl_ext.launch.quiet import without_lines
 from verl_ext.run.checkpoints import CheckpointFolder
 
 
@@ -92,10 +93,12 @@ def check_with_verl(config: DictConfig) -> None:
         ConfigError: In verl's words.
     """
     from verl.trainer.ppo.utils import need_reference_policy
-    from verl.utils.config import validate_config
+    from verl.utils import config as verls
 
+    use_reference_policy, use_critic = need_reference_policy(config), _has_critic(config)
     try:
-        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=_has_critic(config))
+        with without_lines(verls, "[validate_config] All configuration checks passed"):
+            verls.validate_config(config, use_reference_policy=use_reference_policy, use_critic=use_critic)
     # Assertions, and the errors of Hydra and OmegaConf when verl builds its dataclasses.
     except Exception as error:
         raise refusal([f"verl refuses it: {verls_words(error)}"]) from None
