@@ -155,7 +155,7 @@ releases: setup  ## The contract tests on several releases of verl, each in its 
 SCREENSHOTS := outputs/screenshots/.made
 $(SCREENSHOTS): $(wildcard verl_ext/report/*.py verl_ext/report/*/* recipe/*/pages/*.py recipe/*/pages/*/* tests/browser/*.py)
 	@mkdir -p $(@D)
-	@$(PY) -m pytest -q -x $(addprefix tests/browser/test_,golden_viewer.py trace_viewer.py run_report.py three_clicks.py)
+	@$(PY) -m pytest -q -x $(addprefix tests/browser/test_,golden_viewer.py trace_viewer.py run_report.py seeds.py three_clicks.py)
 	@! ls $(@D)/*.png >/dev/null 2>&1 || touch $@
 
 docs: export NO_MKDOCS_2_WARNING := 1

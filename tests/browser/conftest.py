@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_run import MadeRun, write_influence
 from made_trace import realistic_trace
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -197,3 +198,44 @@ def golden_page(task_file: Path, model: Path, tmp_path_factory: pytest.TempPathF
     page = tmp_path_factory.mktemp("golden") / "golden.html"
     assert main(["golden", "--tasks", str(task_file), "--tokenizer", str(model), "--output", str(page)]) == 0
     return page
+
+
+@pytest.fixture(scope="session")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with everything that a run records."""
+    folder = tmp_path_factory.mktemp("clicks") / "run"
+    folder.mkdir()
+    run = MadeRun(folder)
+    run.write_settings()
+    run.train(40).finish()
+    write_influence(folder, steps=6, size=60, with_text=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def report_page(run_dir: Path) -> Path:
+    """The run's page, at its default path."""
+    from verl_ext.report.__main__ import main
+
+    assert main(["run", str(run_dir)]) == 0
+    return run_dir / "report.html"
+
+
+@pytest.fixture(scope="session")
+def seeds_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three seeds of one configuration next to another configuration."""
+    from verl_ext.report.__main__ import main
+
+    base = tmp_path_factory.mktemp("seeds")
+    for place in range(3):
+        (base / f"fast-seed{place}").mkdir()
+        run = MadeRun(base / f"fast-seed{place}", seed=place, slow=1 + place / 10)
+        run.write_settings(trainer={"seed": place, "experiment_name": f"fast-seed{place}"})
+        run.train(30)
+    (base / "other").mkdir()
+    run = MadeRun(base / "other", slow=1.5)
+    run.write_settings(curriculum={"enable": False})
+    run.train(30)
+    runs = map(str, sorted(base.iterdir()))
+    assert main(["compare", *runs, "--output", str(base / "seeds.html")]) == 0
+    return base / "seeds.html"

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from playwright.sync_api import expect
 
 from recipe.golden_redaction.pages.golden import GoldenSource
 from verl_ext.arc.solutions import read_pairs, read_solution
+from verl_ext.report.__main__ import main
 from verl_ext.report.page import render
 from verl_ext.sandbox.policy import SandboxPolicy
 
@@ -138,3 +141,24 @@ def test_the_largest_grids_and_a_long_message_fit_on_a_phone(viewer, tmp_path: P
             assert page.evaluate("() => document.documentElement.scrollWidth") <= 390, (task, numbers)
     expect(page.locator(".said").first).to_contain_text("x" * 100)
     one.shot("phone-golden-task-large")
+
+
+def _run_page(folder: Path) -> Path:
+    assert main(["run", str(folder)]) == 0
+    return folder / "report.html"
+
+
+def test_the_page_of_a_golden_run_leads_to_its_trace(viewer, run_folder, task_file, tmp_path: Path):
+    folder = tmp_path / "golden run"
+    shutil.copytree(run_folder, folder, ignore=shutil.ignore_patterns("*.html"))
+    page = viewer().open(_run_page(folder))
+    command = page.locator(".own-page code").inner_text()
+    assert command == f"python -m verl_ext.report trace '{folder}' --tasks ARC_FILE"
+    arguments = [str(task_file) if word == "ARC_FILE" else word for word in shlex.split(command)[3:]]
+    assert main(arguments) == 0
+    one = viewer()
+    page = one.open(_run_page(folder))
+    one.opened.add((folder / "trace.html").as_uri())
+    expect(page.locator(".own-page code")).to_have_count(0)
+    page.locator(".own-page a", has_text="trace.html").click()
+    expect(page.locator("header")).to_contain_text("Trace of golden run")

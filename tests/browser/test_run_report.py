@@ -2,8 +2,6 @@
 
 import json
 import re
-import shlex
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -292,22 +290,6 @@ def test_a_run_of_another_recipe_says_what_it_lacks(viewer, run_folder, tmp_path
     page = viewer().open(_page(["run", str(tmp_path / "textless")], tmp_path / "textless.html"), "?view=samples")
     expect(page.locator("#no-samples")).to_contain_text("No rollouts were saved")
     expect(page.locator("#no-samples")).to_contain_text(f"up to {NUM_TEXTS} of a step, from up to {NUM_STEPS} steps")
-
-
-def test_the_page_of_a_golden_run_leads_to_its_trace(viewer, run_folder, task_file, tmp_path: Path):
-    folder = tmp_path / "golden run"
-    shutil.copytree(run_folder, folder, ignore=shutil.ignore_patterns("*.html"))
-    page = viewer().open(_page(["run", str(folder)], folder / "report.html"))
-    command = page.locator(".own-page code").inner_text()
-    assert command == f"python -m verl_ext.report trace '{folder}' --tasks ARC_FILE"
-    arguments = [str(task_file) if word == "ARC_FILE" else word for word in shlex.split(command)[3:]]
-    assert main(arguments) == 0
-    one = viewer()
-    page = one.open(_page(["run", str(folder)], folder / "report.html"))
-    one.opened.add((folder / "trace.html").as_uri())
-    expect(page.locator(".own-page code")).to_have_count(0)
-    page.locator(".own-page a", has_text="trace.html").click()
-    expect(page.locator("header")).to_contain_text("Trace of golden run")
 
 
 def test_a_run_without_golden_states_names_no_trace(viewer, run_page):

@@ -29,7 +29,7 @@ from verl_ext.run.status import StatusFile
 NAME = "compare"
 HELP = "Several runs on one page: curves over steps, seconds or rollouts, their numbers, and configuration differences."
 
-SCRIPTS = ("charts.js", "run_views.js", "run_curves.js", "compare.js", "run.js")
+SCRIPTS = ("charts.js", "seeds.js", "run_views.js", "run_curves.js", "compare.js", "run.js")
 
 
 class CompareSource:

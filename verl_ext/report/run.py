@@ -25,6 +25,7 @@ HELP = "A run's configuration, curves, time, warnings and samples, and its recip
 
 SCRIPTS = (
     "charts.js",
+    "seeds.js",
     "run_views.js",
     "run_curves.js",
     "run_overview.js",

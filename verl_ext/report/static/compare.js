@@ -27,21 +27,6 @@
 
   // ------------------------------ seeds ------------------------------
 
-  // Groups with their runs: [[name, [places]]]; null if no group has several.
-  function seedGroups(index) {
-    const groups = [...Map.groupBy(index.runs.keys(), (place) => index.runs[place].group).values()];
-    if (groups.every((places) => places.length === 1)) return null;
-    return groups.map((places) => [nameOf(places.map((place) => index.runs[place].name)), places]);
-  }
-
-  // What the names have in common at their beginning.
-  function nameOf(names) {
-    let length = names[0].length;
-    while (!names.every((name) => name.startsWith(names[0].slice(0, length)))) length--;
-    const common = names[0].slice(0, length).replace(/[-_.]?(seed|s)?[-_.]?\d*$/u, "") || names[0];
-    return names.length > 1 ? `${common} (${names.length} runs)` : names[0];
-  }
-
   // Values of a group's runs: mean, range, and whether every run has one. Null if none has.
   function summary(values) {
     const known = values.filter((value) => value !== null && value !== undefined);
@@ -155,7 +140,7 @@
       ],
     );
 
-  // Ranges of single runs cannot overlap by chance, so these are named instead.
+  // A single run has no range.
   function spread(groups, place, first, one) {
     const single = [0, place].filter((own) => groups[own][1].length === 1).map((own) => groups[own][0]);
     if (single.length) return `${single.join(" and ")} ${single.length > 1 ? "are single runs" : "is a single run"}`;
@@ -174,7 +159,7 @@
     if (costs) {
       const [level, own] = costs;
       sentences.push(
-        `${name} needs ${ratioTo(own[0], own[place]).toFixed(2)} times the rollouts of ${base} to ${(100 * level).toFixed(0)} %; ${spread(groups, place, own[0], own[place])}.`,
+        `${name} needs ${ratioTo(own[0], own[place]).toFixed(2)} times the rollouts of ${base} to reach ${(100 * level).toFixed(0)} %; ${spread(groups, place, own[0], own[place])}.`,
       );
     }
     if (accuracies.length && areComplete(accuracies[0], accuracies[place])) {
@@ -198,7 +183,7 @@
   runs.views.numbers = {
     title: "numbers",
     draw: (params, index) => {
-      const groups = seedGroups(index);
+      const groups = seeds.groupsOf(index);
       main.className = "stack";
       main.replaceChildren(
         index.levels.length

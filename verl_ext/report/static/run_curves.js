@@ -202,6 +202,7 @@
           ...index.runs.map((run, place) =>
             el("span", {}, el("i", { class: "swatch", style: { background: runs.colour(runs.placeOf(index, place)) } }), run.name),
           ),
+          seeds.groupsOf(index) === null ? "" : el("span", { class: "note" }, "thick: the mean of the runs of a configuration"),
         );
       drawList(params, index, chosen);
       drawCharts(params, index, chosen);

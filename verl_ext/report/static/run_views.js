@@ -67,14 +67,16 @@ globalThis.runs = (() => {
       if (!own || axisValues.length === 0) return [];
       const kept = own.flatMap((value, row) => (value === null || (axisValues[row] ?? null) === null ? [] : [row]));
       const y = kept.map((row) => own[row]);
-      return [{ name: run.name, place: placeOf(index, place), x: kept.map((row) => axisValues[row]), y, smoothed: smooth(y, weight) }];
+      return [{ name: run.name, run: place, place: placeOf(index, place), x: kept.map((row) => axisValues[row]), y, smoothed: smooth(y, weight) }];
     });
   }
 
-  function metricTraces(found, weight, axis) {
+  // Where runs of one configuration have a mean, each of them is a thin line.
+  function metricTraces(found, means, weight, axis) {
     const label = (one) => (found.length > 1 ? `${plotText(one.name)}<br>` : "");
-    return found.flatMap((one) => [
-      ...(weight > 0
+    const isThin = (one) => means.some((mean) => mean.place === one.place);
+    const traces = found.flatMap((one) => [
+      ...(weight > 0 && !isThin(one)
         ? [
             {
               type: "scatter",
@@ -90,17 +92,29 @@ globalThis.runs = (() => {
         : []),
       {
         type: "scatter",
-        mode: one.x.length <= 30 ? "lines+markers" : "lines",
+        mode: one.x.length <= 30 && !isThin(one) ? "lines+markers" : "lines",
         name: plotText(one.name),
         x: one.x,
         y: one.smoothed,
         customdata: one.y,
-        line: { color: colour(one.place), width: 2 },
+        line: { color: colour(one.place), width: isThin(one) ? 1 : 2 },
+        opacity: isThin(one) ? 0.6 : 1,
         marker: { size: 5 },
         hovertemplate: `${label(one)}${axis} %{x:,}<br>${weight > 0 ? "%{y:.5g} smoothed, %{customdata:.5g} measured" : "%{y:.5g}"}<extra></extra>`,
       },
     ]);
+    return [...traces, ...means.map((one) => meanTrace(one, axis))];
   }
+
+  const meanTrace = ({ name, place, number: runsOf, x, y }, axis) => ({
+    type: "scatter",
+    mode: "lines",
+    name: `mean of ${plotText(name)}`,
+    x,
+    y,
+    line: { color: colour(place), width: 3.5 },
+    hovertemplate: `${plotText(name)}<br>${axis} %{x:,}<br>%{y:.5g} mean of ${runsOf}<extra></extra>`,
+  });
 
   // Plotly draws a small constant at 0, between -1 and 1.
   function rangeOf(found) {
@@ -138,7 +152,8 @@ globalThis.runs = (() => {
         ? all[0]
         : all.flatMap((own, place) => own.map((one) => ({ ...one, place, name: shortName(metrics[place]) })));
     const marks = nullMarks(index, metrics, axis);
-    await report.chart(element, metricTraces(found, weight, axis), {
+    const means = metrics.length === 1 ? seeds.meanCurves(index, found) : [];
+    await report.chart(element, metricTraces(found, means, weight, axis), {
       height,
       showlegend: metrics.length > 1,
       legend: { orientation: "h", y: 1.2, font: { size: 11 } },
