@@ -4,20 +4,34 @@ from pathlib import Path
 
 from setuptools import find_namespace_packages, setup
 
-# verl is pinned exactly: the plugin relies on its internals (see verl_ext/core/compat.py and tests/compat/).
+# verl is pinned exactly: the plugin relies on its internals (see verl_ext/core/compat.py and tests/compat/). Every
+# package that our code imports is named here or in an extra (tests/unit/test_requirements.py). Those without a bound
+# here have verl's, or work in any version that is compatible with the others.
 CORE = [
     "verl==0.9.1",
     "TransferQueue==0.1.11",
     "math-verify==0.9.0",
-    "hydra-core",
-    "jinja2",
+    "annotated-types",
+    "datasets",
+    "hydra-core>=1.3",
+    "jinja2>=3",
+    "markupsafe",
     "matplotlib",
-    "numpy",
+    "numpy>=2",
+    "omegaconf>=2.3",
+    "peft",
     "psutil",
-    "pyarrow",
-    "pydantic",
+    "pyarrow>=19",
+    "pydantic>=2",
+    "PyYAML>=6",
+    "ray",
+    "safetensors",
     "scipy",
+    "tensordict",
+    "tokenizers",
+    "torch>=2.11,<2.14",
     "tqdm",
+    "transformers",
 ]
 
 EXTRAS = {
