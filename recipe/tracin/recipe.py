@@ -68,8 +68,8 @@ def adapt(config: DictConfig, given: Collection[str]) -> Iterator[str]:
         node.validation.strategy = "in_batch"
         yield (
             "tracin.validation_files is not set: each sample is scored against the rest of its batch "
-            "(tracin.validation.strategy=in_batch), which finds reversed rewards but has not improved training. For "
-            "scores against a set of your own, name its prompts: tracin.validation_files=FILE.parquet"
+            "(tracin.validation.strategy=in_batch), which finds reversed rewards but has not improved training. To "
+            "compare with a validation set, name the file of its prompts: tracin.validation_files=FILE.parquet"
         )
     of_lora = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora_adapter_path", "tracin.parameters")
     rank = config.actor_rollout_ref.model.lora_rank
