@@ -35,6 +35,8 @@ KERNELS = {
         "actor_rollout_ref.rollout.enforce_eager=true",
     ],
 }
+SGLANG = "with SGLang"
+RUNS = {**KERNELS, SGLANG: [*KERNELS["without flash-attn"], "actor_rollout_ref.rollout.name=sglang"]}
 BATCHES = ["data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=8"]
 
 
@@ -75,10 +77,11 @@ def command(recipe: str, kernels: str, folder: Path) -> list[str]:
         own += [f"tracin.validation_files={folder}/influence.parquet"]
     else:
         own = arc_files(folder)
-    return [f"recipe.{recipe}.main", *own, *ONE_GPU, *KERNELS[kernels], f"run_dir={folder}/run"]
+    return [f"recipe.{recipe}.main", *own, *ONE_GPU, *RUNS[kernels], f"run_dir={folder}/run"]
 
 
 RECIPES = ("fast_dapo", "tracin", "golden_redaction")
+WITH_SGLANG = ("fast_dapo", "tracin")  # golden redaction needs vLLM
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
@@ -87,6 +90,16 @@ RECIPES = ("fast_dapo", "tracin", "golden_redaction")
 def test_a_tiny_run_trains_to_its_end(recipe: str, kernels: str, tmp_path: Path):
     if kernels == "as shipped" and importlib.util.find_spec("flash_attn") is None:
         pytest.skip("flash-attn is not installed")
+    _train(recipe, kernels, tmp_path)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sglang") is None, reason="SGLang is not installed")
+@pytest.mark.parametrize("recipe", WITH_SGLANG)
+def test_a_tiny_run_trains_with_sglang(recipe: str, tmp_path: Path):
+    _train(recipe, SGLANG, tmp_path)
+
+
+def _train(recipe: str, kernels: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", *command(recipe, kernels, tmp_path)]
     result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=1500, check=False)
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]

@@ -42,13 +42,15 @@ def test_the_commands_of_the_tiny_runs_pass_a_dry_run(tmp_path: Path):
         pytest.skip("the demo's base model is missing: make demo-data")
     server = CommandServer()
 
-    def check(recipe: str) -> None:
-        words = test_gpu_run.command(recipe, "as shipped", tmp_path / recipe)
-        ended = server.run([*words, "dry_run=true"])
+    def check(run: tuple[str, str]) -> None:
+        recipe, kernels = run
+        words = test_gpu_run.command(recipe, kernels, tmp_path / recipe / kernels)
+        ended = server.run([*words, "dry_run=true"], VERL_SIGNAL_SKIP_VERSION_CHECK="1")  # SGLang is not installed
         assert ended.code == 0, ended.printed
         assert "nothing was started" in ended.printed
 
     try:
-        check_each(test_gpu_run.RECIPES, check)
+        runs = [(recipe, "as shipped") for recipe in test_gpu_run.RECIPES]
+        check_each([*runs, *((recipe, test_gpu_run.SGLANG) for recipe in test_gpu_run.WITH_SGLANG)], check)
     finally:
         server.close()
