@@ -3,6 +3,11 @@
     make releases                             # the supported releases and the one before
     make releases VERL="0.9.0 ../verl"        # versions on the package index, wheels, or sources
 
+verl's newest main branch is not among the defaults, as it changes from day to day; give its sources:
+
+    git clone --depth 1 https://github.com/verl-project/verl ../verl
+    make releases VERL="0.9.1 ../verl"
+
 Each environment is made from the project's own lock with another verl in it (outputs/releases/NAME; about 30 seconds
 and, with uv's cache on the same disk, little space). `pytest tests/compat` runs in it: names and signatures, defaults,
 the composition of every configuration, imports, and what verl states about itself. `make test` shows that a run works.
@@ -103,7 +108,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run everything; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     supported = SUPPORTED_VERSIONS["verl"]
-    parser.add_argument("--verl", nargs="+", default=[*supported, BEFORE], metavar="VERSION|PATH")
+    parser.add_argument(
+        "--verl",
+        nargs="+",
+        default=[*supported, BEFORE],
+        metavar="VERSION|PATH",
+        help="default: %(default)s; for verl's newest main, the folder of a clone",
+    )
     args = parser.parse_args(arguments)
     failed = False
     print("| verl | differences from contract.json | tests/compat: passed | failed |\n|---|---|---|---|", flush=True)
