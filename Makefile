@@ -126,7 +126,7 @@ test: demo-data browser  ## What every change must pass: unit, compat, pages in 
 	@$(PY) -m pytest -x -v -m "not release" --durations=15 tests/integration
 
 test-release: demo-data  ## The exhaustive rest, before a release: many ranks, all attacks, evaluators, more runs, two Ray nodes, Ctrl-C, demos on a bare machine
-	@$(PY) -m pytest -x -v -m release --durations=15 tests/unit
+	@$(if $(TORCH_SOURCE),UV_TORCH_BACKEND=cpu) $(PY) -m pytest -x -v -m release --durations=15 tests/unit
 	@$(PY) -m pytest -x -v -m release --durations=15 tests/integration
 
 test-unit: setup  ## Unit and compat, without Ray and engines

@@ -34,7 +34,7 @@ NEEDS_EXTRAS = {
     "verl_ext/evaluation/sampling.py": ("cpu", "gpu"),
     "verl_ext/serving/token_serving.py": ("cpu", "gpu"),
 }
-# Required, and imported by no file of ours.
+# Required, and imported by none of our files.
 NOT_IMPORTED = {"math-verify": "verl's scorer imports it, in the processes of verl_ext/rewards/math_pool.py"}
 
 

@@ -1,9 +1,7 @@
 """The package as `pip install` leaves it: built from the tracked files, in an environment without the checkout."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -11,41 +9,23 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from built_wheel import PACKAGES, build, run, tracked_files
 from stand_ins import make_data, make_model
 
-ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("configs", "data_preprocess", "recipe", "verl_ext")
-BUILT_FROM = (*PACKAGES, "setup.py", "pyproject.toml", "README.md", "LICENSE")
 # Files that are only in the checkout: its own documents, and the lock of `make setup`.
 LEFT_OUT = ("README.md", "cpu.in", "cpu.txt", "cpu-overrides.txt")
 
 pytestmark = pytest.mark.release
 
 
-def _run(*command: object, cwd: Path) -> str:
-    """What the command prints, without the checkout on its path."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    result = subprocess.run(list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    return result.stdout
-
-
 @pytest.fixture(scope="module")
 def tracked() -> list[Path]:
-    listed = _run("git", "ls-files", *BUILT_FROM, cwd=ROOT).splitlines()
-    return [Path(name) for name in listed if (ROOT / name).is_file()]
+    return tracked_files()
 
 
 @pytest.fixture(scope="module")
-def wheel(tracked: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    sources = tmp_path_factory.mktemp("sources")
-    for name in tracked:
-        (sources / name).parent.mkdir(parents=True, exist_ok=True)
-        (sources / name).write_bytes((ROOT / name).read_bytes())
-    _run(
-        sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", "dist", ".", cwd=sources
-    )
-    return next((sources / "dist").glob("*.whl"))
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +35,10 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     python = folder / "bin/python"
-    site = Path(_run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))", cwd=folder).strip())
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))", cwd=folder).strip())
     (site / "libraries.pth").write_text(sysconfig.get_path("platlib") + "\n", encoding="utf-8")
     install = ("install", "-q", "--no-deps", "--no-index", "--ignore-installed", wheel)
-    _run(sys.executable, "-m", "pip", "--python", python, *install, cwd=folder)
+    run(sys.executable, "-m", "pip", "--python", python, *install, cwd=folder)
     return folder / "bin"
 
 
@@ -75,7 +55,7 @@ def test_it_is_the_wheel_that_is_imported(programs: Path, tmp_path: Path):
     code = (
         "import data_preprocess.svamp, recipe.fast_dapo, verl_ext; print(verl_ext.__file__, recipe.fast_dapo.__file__)"
     )
-    places = _run(programs / "python", "-c", code, cwd=tmp_path).split()
+    places = run(programs / "python", "-c", code, cwd=tmp_path).split()
     assert all(place.startswith(str(programs.parent)) for place in places)
 
 
@@ -83,7 +63,7 @@ def test_a_run_composes_and_is_checked_in_another_folder(programs: Path, tmp_pat
     make_data(tmp_path / "train.parquet", range(600))
     make_data(tmp_path / "val.parquet", range(600, 664))
     make_model(tmp_path / "model")
-    said = _run(
+    said = run(
         programs / "verl-signal",
         "fast_dapo",
         "+backend=cpu",
@@ -98,8 +78,8 @@ def test_a_run_composes_and_is_checked_in_another_folder(programs: Path, tmp_pat
 
 
 def test_tools_and_data_sets_start(programs: Path, tmp_path: Path):
-    assert "compare" in _run(programs / "verl-signal", "report", "--help", cwd=tmp_path)
-    assert "--local_save_dir" in _run(programs / "verl-signal", "data.svamp", "--help", cwd=tmp_path)
+    assert "compare" in run(programs / "verl-signal", "report", "--help", cwd=tmp_path)
+    assert "--local_save_dir" in run(programs / "verl-signal", "data.svamp", "--help", cwd=tmp_path)
 
 
 @pytest.mark.timeout(1800)
@@ -107,15 +87,15 @@ def test_the_demo_trains_to_its_end_in_another_folder(programs: Path, tmp_path: 
     """What `make demo` runs, by the installed command, with the folders that are its defaults."""
     signal = programs / "verl-signal"
     sizes = ("--pool", "E", "--train_size", "1024", "--val_size", "512", "--seed", "0")
-    _run(signal, "data.arithmetic", "--local_save_dir", "outputs/data/arithmetic", *sizes, cwd=tmp_path)
-    _run(signal, "data.arithmetic_model", "--local_save_dir", "outputs/models/arithmetic_base", cwd=tmp_path)
-    printed = _run(signal, "fast_dapo", "+backend=cpu", "+experiment=arithmetic_demo", cwd=tmp_path)
-    run = tmp_path / "outputs/fast_dapo_demo"
-    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    run(signal, "data.arithmetic", "--local_save_dir", "outputs/data/arithmetic", *sizes, cwd=tmp_path)
+    run(signal, "data.arithmetic_model", "--local_save_dir", "outputs/models/arithmetic_base", cwd=tmp_path)
+    printed = run(signal, "fast_dapo", "+backend=cpu", "+experiment=arithmetic_demo", cwd=tmp_path)
+    folder = tmp_path / "outputs/fast_dapo_demo"
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     assert summary["global_steps"] == summary["total_training_steps"] == 40
     assert summary["val_accuracy_after"] > summary["val_accuracy_before"] + 0.1
-    assert str(run / "report.html") in printed
-    page = (run / "report.html").read_text(encoding="utf-8")
+    assert str(folder / "report.html") in printed
+    page = (folder / "report.html").read_text(encoding="utf-8")
     # Its data and the scripts that draw it, which are files of the package.
     assert "val-core" in page
     assert "runs.views[name].draw" in page
