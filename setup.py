@@ -72,7 +72,7 @@ EXTRAS = {
 
 setup(
     name="verl-signal",
-    version="0.2.0",
+    version="0.3.0",
     description="Find the prompts, tokens and samples that teach: signal selection for verl's RL trainers",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -17,7 +17,7 @@ from kit_wheels import make_wheel
 from pieces import MANIFEST, PieceError
 from wheels import closure, read_present, read_wheels, to_carry
 
-SETUP = "from setuptools import setup\nsetup(name='verl-signal', version='0.2.0', py_modules=['own_made'])\n"
+SETUP = "from setuptools import setup\nsetup(name='verl-signal', version='0.3.0', py_modules=['own_made'])\n"
 
 
 def commit(root: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_machines_own_packages_and_pytorch_stay_out_and_the_engine_comes_las
     parts = {member["name"]: member["part"] for member in members}
     assert parts == {
         "sources.tar": "plain",
-        "wheels/verl_signal-0.2.0-py3-none-any.whl": "plain",
+        "wheels/verl_signal-0.3.0-py3-none-any.whl": "plain",
         "wheels/TransferQueue-0.1.11-py3-none-any.whl": "plain",
         "wheels/ray-2.60.0-py3-none-any.whl": "plain",  # the machine has another version
         "wheels/verl-0.9.1-py3-none-any.whl": "plain",
@@ -116,7 +116,7 @@ def test_pieces_in_two_visits_are_assembled_into_an_empty_folder(
         "TransferQueue-0.1.11.dist-info",
         "ray-2.60.0.dist-info",
         "vllm-0.24.0.dist-info",
-        "verl_signal-0.2.0.dist-info",
+        "verl_signal-0.3.0.dist-info",
     }
     assert (kit / "sources/outputs/models/smollm2_135m/weights").stat().st_size == 2**21
     assert (kit / "sources/outputs/data/svamp/svamp.parquet").read_bytes() == b"rows of svamp.parquet"
