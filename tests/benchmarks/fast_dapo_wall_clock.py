@@ -122,7 +122,8 @@ def train(
     """Steps until the accuracy has gained this much; the history of looks and the time of each phase.
 
     Args:
-        base: What `save_actor` has kept before the first step; None: the actor is still the base model.
+        base: What `save_actor` has kept before the first step; None: the trainer has made no step yet, verl collects
+            its batches, and an asynchronous trainer now gets the first ones.
         look: The accuracy; its time is not counted.
         is_exact: One look over the target is enough; else the mean of two.
         next_look: Rollouts until the last look -> rollouts at which the next is due.
@@ -130,6 +131,8 @@ def train(
     if base is not None:
         lab.call(restore_base, base)
     start = look(lab)
+    if base is None:
+        lab.call(_begin)
     history: list[dict[str, Any]] = [{"rollouts": 0, "seconds": 0.0, "accuracy": start}]
     rollouts = trained = tokens = 0
     seconds: dict[str, float] = {}
@@ -172,6 +175,10 @@ def train(
         "seconds_by_phase": seconds,
         "steps": steps,
     }
+
+
+def _begin(trainer: Any) -> None:
+    trainer.on_train_begin()
 
 
 _TOTALS = ("rollouts_generated", "rollouts_trained", "tokens_generated")

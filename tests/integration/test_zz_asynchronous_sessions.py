@@ -47,7 +47,7 @@ def drafts_lab(mode: str, labs: Any, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize("settings", [TWO_PHASE | STREAMING, CHOOSE], ids=["two_phase", "choose"])
-def test_sessions_with_tools_are_trained_on_once_and_as_they_were(lab: Lab, settings: dict[str, Any]):
+def test_sessions_with_tools_are_trained_on_once_and_as_they_were(lab: Lab, mode: str, settings: dict[str, Any]):
     with lab.settings(**settings):
         steps = [_step_with_sessions(lab) for _ in range(4)]
     trained = [key for metrics, _ in steps for key in metrics["batch_keys"]]
@@ -57,6 +57,9 @@ def test_sessions_with_tools_are_trained_on_once_and_as_they_were(lab: Lab, sett
         for session in sessions:
             _check(session)
     assert max(metrics["curriculum/sample_age/max"] for metrics, _ in steps) >= 1
+    if mode == "colocate_async":  # separate engines pause too briefly to catch one of these short rollouts every time
+        # Some rollouts began under one version of the weights and ended under another.
+        assert max(metrics["training/off_policy/trajectory_spans/max"] for metrics, _ in steps) >= 2
     assert {session.reward for _, sessions in steps for session in sessions} == {0.0, 1.0}
 
 
@@ -75,7 +78,7 @@ def test_both_outputs_of_a_session_are_trained_on(drafts_lab: Lab, settings: dic
         metrics = [drafts_lab.step() for _ in range(4)]
         rows, needed = drafts_lab.call(stored)
     for each in metrics:
-        keys = {key for key in each["batch_keys"] if key.count("_") == 2 and key.endswith(("_0", "_1"))}
+        keys = {key for key in each["batch_keys"] if not key.startswith("pad")}
         sessions = {key.rpartition("_")[0] for key in keys}
         assert keys == {f"{session}_{number}" for session in sessions for number in (0, 1)}
         assert len(sessions) == each["curriculum/trained_rollouts"]
