@@ -12,6 +12,8 @@ from command_server import CommandServer
 from each import check_each
 from stand_ins import StandIns, make_stand_ins
 
+# Two seconds per command on idle cores; they share the machine with other tests.
+ALL_LINES = 2400.0  # seconds
 ACCEPTED = "nothing was started: without dry_run=true the same command trains"
 
 DEMO = ["recipe.fast_dapo.main", "+backend=cpu", "+experiment=arithmetic_two_phase"]
@@ -334,11 +336,13 @@ def test_some_of_each(stand_ins: StandIns, servers: dict[str, CommandServer]):
 
 
 @pytest.mark.release
+@pytest.mark.timeout(ALL_LINES)
 def test_what_works_is_accepted(stand_ins: StandIns, servers: dict[str, CommandServer]):
     check_each(GOOD, lambda line: _check(line, stand_ins, servers, []))
 
 
 @pytest.mark.release
+@pytest.mark.timeout(ALL_LINES)
 def test_mistakes_are_refused_with_a_sentence(stand_ins: StandIns, servers: dict[str, CommandServer]):
     seconds: list[float] = []
     check_each(BAD, lambda line: _check(line, stand_ins, servers, seconds))
