@@ -93,6 +93,7 @@ class Curriculum(Collector):
                 raise CurriculumExhaustedError(f"{error}\nA checkpoint was written to resume from.") from None
             batch = self._take_batch()
             if self._background is not None:
+                self.controller.begin_update()
                 self._send()
             return batch
 

@@ -5,7 +5,6 @@ The statements are those of `test_reissue_inflight_on_cpu.py`, `test_streaming_f
 `test_verls_own_statements.py` has the synchronous ones.
 """
 
-import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from omegaconf import DictConfig
-from test_verls_own_statements import Maker, Refill, Store, _sample, _sampling
+from test_verls_own_statements import Buffers, Maker, Refill, Store, _sample, _sampling
 from verl.trainer.config import HybridRolloutSwitchConfig
 from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import get_trainer_cls
@@ -26,7 +24,7 @@ from recipe.fast_dapo.trainer import FastDapoTrainer
 from recipe.tracin.trainer import TracInTrainer
 from verl_ext.run.status import StatusFile
 from verl_ext.trainer.trainer import SignalTrainer
-from verl_ext.trainer.verl_collector import CollectedBuffer, VerlCollector
+from verl_ext.trainer.verl_collector import VerlCollector
 
 MODES = ("colocate_async", "separate_async")
 KINDS = ("verl", "signal", "tracin", "fast_dapo_plain")
@@ -156,27 +154,13 @@ def test_a_collector_that_submits_prompts_itself_gets_none_from_verl(mode: str, 
 
 
 @pytest.fixture(params=["verl", "ours"])
-def buffers(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Makes buffers as an asynchronous trainer has them: verl's, or verl's behind a collector."""
-
-    def make(**changes: Any) -> Any:
-        settings = {
-            "trainer_mode": "colocate_async", "trainer_config": DictConfig({}), "max_off_policy_threshold": 2,
-            "max_off_policy_strategy": "drop", "sampler_kwargs": DictConfig({}), "poll_interval": 0.01,
-        }  # fmt: skip
-        verls = ReplayBufferAsync(**settings | changes)
-        if request.param == "verl":
-            return verls
-        trainer: Any = SimpleNamespace(global_steps=1, waiting_for_rollouts=contextlib.nullcontext)
-        collector = VerlCollector(trainer)
-        trainer.replay_buffer = CollectedBuffer(verls, collector.collect)
-        trainer.replay_buffer.collector = collector
-        return trainer.replay_buffer
-
-    return make
+def buffers(request: pytest.FixtureRequest) -> Buffers:
+    """Makes buffers as an asynchronous trainer has them."""
+    is_ours = request.param == "ours"
+    return Buffers(ReplayBufferAsync, is_ours, trainer_mode="colocate_async", max_off_policy_threshold=2)
 
 
-def test_what_is_too_old_is_replaced_by_as_many(buffers: Callable[..., Any], store: Prompts):
+def test_what_is_too_old_is_replaced_by_as_many(buffers: Buffers, store: Prompts):
     store.put("old", at=-1)
     store.put("fresh", at=0)
     refill = Refill(store)
@@ -185,7 +169,7 @@ def test_what_is_too_old_is_replaced_by_as_many(buffers: Callable[..., Any], sto
     assert metrics["training/off_policy/evicted_samples"] == 1
 
 
-def test_with_wait_nothing_is_dropped_and_what_gets_old_is_waited_for(buffers: Callable[..., Any], store: Prompts):
+def test_with_wait_nothing_is_dropped_and_what_gets_old_is_waited_for(buffers: Buffers, store: Prompts):
     store.put("old", at=-1)
     store.put("fresh", at=1)
     store.put("late", "running", at=0)
@@ -196,13 +180,13 @@ def test_with_wait_nothing_is_dropped_and_what_gets_old_is_waited_for(buffers: C
     assert results[0][0] == {"old", "late"}
 
 
-def test_a_fresh_prompt_in_flight_is_not_waited_for(buffers: Callable[..., Any], store: Prompts):
+def test_a_fresh_prompt_in_flight_is_not_waited_for(buffers: Buffers, store: Prompts):
     store.put("fresh", at=1)
     store.put("running", "running", at=1)
     assert _sample(buffers(max_off_policy_strategy="wait"), 1)[0] == {"fresh"}
 
 
-def test_failed_groups_are_replaced_by_as_many_in_every_case(buffers: Callable[..., Any], store: Prompts):
+def test_failed_groups_are_replaced_by_as_many_in_every_case(buffers: Buffers, store: Prompts):
     store.put("finished", at=1)
     store.put("failed", "failure", at=1)
     store.put("empty", "failure", at=1, rewards=())
@@ -212,14 +196,14 @@ def test_failed_groups_are_replaced_by_as_many_in_every_case(buffers: Callable[.
     assert metrics["training/rollout_failure/evicted_samples"] == 2
 
 
-def test_a_group_with_several_reasons_is_replaced_once(buffers: Callable[..., Any], store: Prompts):
+def test_a_group_with_several_reasons_is_replaced_once(buffers: Buffers, store: Prompts):
     store.put("old and equal", at=-1, rewards=(0.0, 0.0))
     refill = Refill(store)
     found, _ = _sample(buffers(refill_fn=refill, filter_groups_metric="acc"), 1)
     assert (found, refill.calls) == ({"refill0"}, [1])
 
 
-def test_surplus_is_handed_out_batch_by_batch_and_once(buffers: Callable[..., Any], store: Prompts):
+def test_surplus_is_handed_out_batch_by_batch_and_once(buffers: Buffers, store: Prompts):
     for number in range(5):
         store.put(f"p{number}", at=1)
     buffer = buffers()
@@ -228,7 +212,7 @@ def test_surplus_is_handed_out_batch_by_batch_and_once(buffers: Callable[..., An
     assert _sample(buffer, 1)[0].isdisjoint(first | second)
 
 
-def test_counting_what_is_ready_takes_nothing(buffers: Callable[..., Any], store: Prompts):
+def test_counting_what_is_ready_takes_nothing(buffers: Buffers, store: Prompts):
     store.put("old", at=-1)
     store.put("fresh", at=1)
     buffer = buffers()

@@ -275,18 +275,17 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 class Buffers:
-    """Makes buffers as a trainer of one kind has them: verl's, or verl's behind a collector."""
+    """Makes buffers of a class of verl's as a trainer of one kind has them: verl's, or verl's behind a collector."""
 
-    def __init__(self, is_ours: bool) -> None:
-        self.is_ours = is_ours
+    def __init__(self, kind: type, is_ours: bool, **own: Any) -> None:
+        self.kind, self.is_ours = kind, is_ours
+        self.settings = {
+            "trainer_config": DictConfig({}), "max_off_policy_strategy": "drop", "sampler_kwargs": DictConfig({}),
+            "poll_interval": 0.01,
+        } | own  # fmt: skip
 
     def __call__(self, **changes: Any) -> Any:
-        settings = {
-            "trainer_mode": "sync", "trainer_config": DictConfig({}), "max_off_policy_threshold": 8,
-            "max_off_policy_strategy": "drop", "sampler_kwargs": DictConfig({}), "poll_interval": 0.01,
-            "train_batch_size": 2, "gen_batch_size": 1,
-        }  # fmt: skip
-        verls = ReplayBuffer(**settings | changes)
+        verls = self.kind(**self.settings | changes)
         if not self.is_ours:
             return verls
         trainer: Any = SimpleNamespace(global_steps=1, waiting_for_rollouts=contextlib.nullcontext)
@@ -298,7 +297,8 @@ class Buffers:
 
 @pytest.fixture(params=["verl", "ours"])
 def buffers(request: pytest.FixtureRequest) -> Buffers:
-    return Buffers(request.param == "ours")
+    sizes = {"max_off_policy_threshold": 8, "train_batch_size": 2, "gen_batch_size": 1}
+    return Buffers(ReplayBuffer, request.param == "ours", trainer_mode="sync", **sizes)
 
 
 def _sample(buffer: Any, batch_size: int, partition: str = "train") -> tuple[set[str], dict[str, Any]]:

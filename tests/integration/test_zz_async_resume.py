@@ -26,6 +26,14 @@ pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
 
 STEPS, PROMPTS = 6, 8
 MODES = {"sync": (), "colocate": COLOCATE, "separate": (*SEPARATE, ENGINES_APART)}
+TRACIN = (
+    "tracin.enable=true",
+    "tracin.parameters=down_proj",
+    f"tracin.validation_files={DATA}/val.parquet",
+    "tracin.validation.pool_size=48",
+    "tracin.validation.k=16",
+    "tracin.check_identity_every=1",
+)
 METHODS = {
     "two_phase": (),
     "choose_tracin": (
@@ -35,12 +43,7 @@ METHODS = {
         "algorithm.adv_estimator=posterior",
         "actor_rollout_ref.rollout.n=2",
         "actor_rollout_ref.rollout.n_continue=2",
-        "tracin.enable=true",
-        "tracin.parameters=down_proj",
-        f"tracin.validation_files={DATA}/val.parquet",
-        "tracin.validation.pool_size=48",
-        "tracin.validation.k=16",
-        "tracin.check_identity_every=1",
+        *TRACIN,
     ),
 }
 

@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from attempts import attempt, saved_step
-from lab import DATA
-from test_zz_async_resume import MODES, PROMPTS, STEPS
+from test_zz_async_resume import MODES, PROMPTS, STEPS, TRACIN
 
 from verl_ext.run.metrics_stream import STEP, read_metrics
 from verl_ext.serving.rollout_key import uid_of
@@ -24,17 +23,12 @@ from verl_ext.serving.rollout_key import uid_of
 pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
 
 ROLLOUTS = 4
-TRACIN = (
+OWN_BATCHES = (
     "curriculum.enable=false",
     "algorithm.adv_estimator=grpo",
     f"actor_rollout_ref.rollout.n={ROLLOUTS}",
     "actor_rollout_ref.rollout.n_continue=0",
-    "tracin.enable=true",
-    "tracin.parameters=down_proj",
-    f"tracin.validation_files={DATA}/val.parquet",
-    "tracin.validation.pool_size=48",
-    "tracin.validation.k=16",
-    "tracin.check_identity_every=1",
+    *TRACIN,
 )
 
 
@@ -75,7 +69,7 @@ def run(request: pytest.FixtureRequest, demo_assets: None, tmp_path_factory: pyt
     """Module-scoped: one run serves all tests of a mode."""
     mode = request.param
     folder = tmp_path_factory.mktemp(mode) / "run"
-    overrides = [f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", *MODES[mode], *TRACIN]
+    overrides = [f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", *MODES[mode], *OWN_BATCHES]
     killed = attempt(folder, overrides, lambda _: saved_step(folder) >= 2, psutil.Process.kill)
     assert killed.code == -signal.SIGKILL
     assert 2 <= killed.saved < STEPS

@@ -99,10 +99,12 @@ def test_where_generation_goes_on_while_the_actor_is_trained_nothing_grows_too_o
             engine.trained += [group.prompt.uid for group in groups]
             engine.ages += [engine.version - sample.version for group in groups for sample in group.samples]
             num_batches += 1
+            controller.begin_update()
+            assert len(controller.live_indices()) <= BATCH * (1 + batches)
             engine.dispatch()  # with the weights from before the update
             if num_batches % per_version == 0:
                 engine.version += 1
-                controller.evict(engine.version)
+            controller.evict(engine.version)
         elif engine.entries:
             engine.answer(position, passes)
     assert len(set(engine.trained)) == len(engine.trained)
@@ -146,6 +148,50 @@ def test_a_batch_is_ready_while_others_are_in_flight_and_these_come_with_an_olde
     engine.train()
     assert engine.trained[3:] == ["u3", "u4", "u5"]
     assert engine.ages == [0] * 6 + [1] * 6
+
+
+@pytest.mark.parametrize(("batches", "per_version"), [(0.0, 1), (0.5, 1), (1.0, 1), (2.0, 1), (1.0, 2), (3.0, 2)])
+def test_an_update_admits_nothing_so_what_a_fast_engine_generates_is_as_old_as_in_verl(batches, per_version):
+    """verl adds a step's prompts at its beginning, to `num_warmup_batches` that are under way."""
+    controller = ahead(batches, batches_per_version=per_version, gen_batch_size=100)
+    engine = Engine(controller)
+    for step in range(8):
+        for update in range(per_version):
+            controller.evict(step)
+            engine.dispatch()
+            missing = BATCH * max(1 + batches - update, 1)
+            assert controller.num_in_flight + controller.num_prompts_for_training == int(missing)
+            while engine.entries:
+                engine.answer(0, [True, True])
+            groups = controller.get_training_data()
+            engine.ages += [step - sample.version for group in groups for sample in group.samples]
+            controller.begin_update()
+            engine.dispatch()
+            assert controller.num_prompts_for_training == int(BATCH * (1 + batches)) - BATCH * (update + 1)
+            assert not engine.entries
+        engine.version += 1
+    # Of a version's prompts, `ahead` batches less those of its own updates are left when it ends.
+    assert max(engine.ages) == -(-(1 + batches - per_version) // per_version)
+
+
+def test_while_the_actor_is_trained_what_is_not_mixed_is_still_replaced():
+    controller = ahead(1.0, train_on="qualified", gen_batch_size=100)
+    engine = Engine(controller)
+    engine.dispatch()
+    for _ in range(BATCH):
+        engine.answer(0, [True, False])
+    engine.dispatch()
+    for uid in ("u0", "u1", "u2"):
+        engine.answer(list(engine.entries).index(uid), [True, False])
+    controller.get_training_data()
+    controller.begin_update()
+    before = engine.next_uid
+    engine.dispatch()
+    assert engine.next_uid == before
+    while engine.entries:
+        engine.answer(0, [False, False])
+    engine.dispatch()
+    assert engine.next_uid > before
 
 
 def test_the_bound_on_prompts_in_screening_is_per_batch_under_way():

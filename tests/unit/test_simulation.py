@@ -138,11 +138,15 @@ def test_where_training_takes_longer_than_generation_only_engines_apart_save_tim
     assert apart.sample_age >= 1
 
 
-def test_where_generation_takes_longer_training_is_hidden():
-    changes = {"update_seconds": 0.5, "sync_seconds": 0.0, "update_rollout_seconds": 0.0, "batches_ahead": 0.0}
-    shared, apart = _even("sync", **changes)[-1], _even("separate_async", **changes)[-1]
+def test_where_generation_takes_longer_batches_ahead_are_generated_side_by_side():
+    changes = {"update_seconds": 0.5, "sync_seconds": 0.0, "update_rollout_seconds": 0.0}
+    shared, apart = (_even(mode, **changes, batches_ahead=0.0)[-1] for mode in ("sync", "separate_async"))
     assert (shared.generation_seconds, shared.update_seconds) == pytest.approx((2.0, 0.5))
-    assert (apart.generation_seconds, apart.update_seconds) == pytest.approx((1.5, 0.5))
+    assert (apart.generation_seconds, apart.update_seconds) == pytest.approx((2.0, 0.5))  # an update admits nothing
+    assert apart.sample_age == 0
+    # A step's prompts join those of the one before: two batches end together, and every other step waits for none.
+    one_ahead = [step.generation_seconds for step in _even("separate_async", **changes, batches_ahead=1.0)[-2:]]
+    assert sorted(one_ahead) == pytest.approx([0.0, 1.5])
 
 
 def test_several_updates_share_a_version_where_engines_have_their_own_devices():

@@ -84,7 +84,8 @@ class CurriculumSettings(CurriculumLimits):
 
     ahead: float = Field(default=0.0, ge=0.0)
     """Batches generated ahead of the one being collected (streaming only). 0: all generation has ended when a batch is
-    complete. Above 0, prompts in flight continue under the next weights."""
+    complete. Above 0, prompts in flight continue under the next weights. With n batches per version it is verl's
+    n (1 + num_warmup_batches) - 1: each of them leaves one less under way, until the weights change."""
 
     batches_per_version: int = Field(default=1, ge=1)
     """Training batches between two weight versions of the engines."""
@@ -125,7 +126,7 @@ class CurriculumSettings(CurriculumLimits):
 
     @property
     def num_under_way(self) -> int:
-        """Target number of prompts that are ready or expected to become ready."""
+        """Prompts that are ready or expected to become ready before the first batch of a weight version is taken."""
         return math.floor(self.train_batch_size * (1 + self.ahead))
 
     @property

@@ -33,6 +33,7 @@ class CurriculumState:
         failures: Failed calls in a row, by uid.
         weight_version: The newest known version.
         num_batches: Batches taken under this version.
+        is_updating: Whether the actor is trained while generation continues.
         counts: Counts of prompts and rollouts by fate.
         screening_record: Recent yield and cost of screening.
     """
@@ -50,6 +51,7 @@ class CurriculumState:
         self.failures: dict[str, int] = {}
         self.weight_version = 0
         self.num_batches = 0
+        self.is_updating = False
         self.counts = CurriculumCounts(n)
         self.screening_record = ScreeningRecord()
 
@@ -189,14 +191,23 @@ class CurriculumState:
         limit = settings.max_num_gen_batches
         if limit and self.num_gen_batches(settings) >= limit:
             return 0  # prompts in flight may complete the batch; if not, `check_num_gen_batches` raises
-        deadlines = self._deadlines(settings, at_least=0)
+        deadlines, wanted = self._deadlines(settings, at_least=0), self._num_under_way(settings)
         return num_to_admit(
-            wanted=min(settings.num_under_way, deadlines.capacity if deadlines else settings.num_under_way),
+            wanted=min(wanted, deadlines.capacity) if deadlines else wanted,
             certain=len(self.ready) + len(self.qualified) + len(self.continuing),
             in_screening=len(self.screening) + len(self.partly_screened),
             qualified_share=self._qualified_share(settings),
             max_in_screening=settings.max_in_screening,
         )
+
+    def _num_under_way(self, settings: CurriculumSettings) -> int:
+        """Target number of prompts that are ready or expected to become ready.
+
+        As verl's trainer does: the weights' version begins with `ahead` batches more than the next one, and each update
+        takes one of them. What would replace it during the update would be a version older when it is trained on.
+        """
+        left = settings.num_under_way - settings.train_batch_size * self.num_batches
+        return max(left, 0 if self.is_updating else settings.train_batch_size)
 
     def _qualified_share(self, settings: CurriculumSettings) -> float:
         """Expected share of the prompts in screening that will be trained on."""

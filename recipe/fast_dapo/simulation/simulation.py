@@ -173,6 +173,7 @@ class CurriculumSimulation:
 
     def _generate_until(self, end: float) -> None:
         """While the trainer is busy, finished rollouts are handled immediately."""
+        self.controller.begin_update()
         while True:
             self._add_prompts()
             self._send()

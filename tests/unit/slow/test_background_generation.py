@@ -103,13 +103,17 @@ def test_reports_are_taken_and_prompts_continued_while_the_actor_is_trained(made
     engine = trainer.agent_loop_manager
     curriculum.collect(3)
     deadline = time.monotonic() + PATIENCE_S
-    while not curriculum.controller.has_whole_batch:  # without being asked for one
+    while curriculum.controller.num_in_flight:  # without being asked for a batch
         assert time.monotonic() < deadline
         time.sleep(0.01)
     engine.may_answer.clear()
     before = engine.num_rollouts
+    trainer.local_trigger_step = 1
     assert len(curriculum.collect(3).keys) == 3 * 16  # at once
-    assert engine.num_rollouts > before  # and this made room for more
+    assert engine.num_rollouts == before  # with these weights enough is under way
+    trainer.local_trigger_step, trainer.global_steps = 0, trainer.global_steps + 1
+    assert len(curriculum.collect(3).keys) == 3 * 16
+    assert engine.num_rollouts > before
 
 
 def test_nothing_changes_while_a_checkpoint_is_written(made: Any):
