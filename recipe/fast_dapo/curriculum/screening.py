@@ -34,7 +34,7 @@ class ScreeningPlan:
     """Limits of one prompt's screening, fixed before its first rollout.
 
     Attributes:
-        chunk: Rollouts issued at a time; the the first time at least 2, if the limits allow it.
+        chunk: Rollouts issued at a time; the first time at least 2, if the limits allow it.
         max_fails: Rollouts after which a prompt that only failed is given up.
         max_passes: Rollouts after which a prompt that only passed is given up.
     """

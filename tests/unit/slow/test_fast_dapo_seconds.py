@@ -15,7 +15,7 @@ NARROW = Settings(learning_rate=1e-4, batch=16, group=4, updates=2)
 
 
 def test_a_mode_has_its_own_settings_or_those_of_its_method():
-    names = ("choose", "choose_colocate_async", "choose_separate_async", "choose_separate_async_next")
+    names = ("choose", "choose_colocate_async", "choose_separate_async", "choose_separate_async_two_ahead")
     tuned = {"choose": WIDE, "choose_separate_async": NARROW}
     assert list(settings_of(names, tuned).values()) == [WIDE, WIDE, NARROW, WIDE]
 
@@ -26,6 +26,6 @@ def test_settings_that_are_missing_are_named():
 
 
 def test_a_mode_is_its_method_with_the_trainer_of_the_mode():
-    plain, separate = overrides("choose", WIDE, "E"), overrides("choose_separate_async_next", WIDE, "E")
+    plain, separate = overrides("choose", WIDE, "E"), overrides("choose_separate_async_two_ahead", WIDE, "E")
     assert set(plain) < set(separate)
-    assert "trainer.v1.separate_async.num_warmup_batches=0" in separate
+    assert "trainer.v1.separate_async.num_warmup_batches=2" in separate
