@@ -174,6 +174,21 @@ def test_an_update_admits_nothing_so_what_a_fast_engine_generates_is_as_old_as_i
     assert max(engine.ages) == -(-(1 + batches - per_version) // per_version)
 
 
+def test_new_weights_alone_admit_nothing_before_the_next_batch_is_collected():
+    controller = ahead(1.0, gen_batch_size=100)
+    engine = Engine(controller)
+    engine.dispatch()
+    for _ in range(BATCH):
+        engine.answer(0, [True, True])
+    controller.get_training_data()
+    controller.begin_update()
+    engine.version = 1
+    engine.answer(0, [True, True])
+    assert controller.num_prompts_wanted == 0
+    controller.evict(1)
+    assert controller.num_prompts_wanted == BATCH
+
+
 def test_while_the_actor_is_trained_what_is_not_mixed_is_still_replaced():
     controller = ahead(1.0, train_on="qualified", gen_batch_size=100)
     engine = Engine(controller)

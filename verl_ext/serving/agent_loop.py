@@ -11,6 +11,7 @@
 
 import asyncio
 import itertools
+import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -75,30 +76,35 @@ class PromptReport:
 
 
 class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
-    """verl's worker; see the module's docstring."""
+    """verl's worker; see the module's docstring.
+
+    Attributes:
+        reads_per_stream: Ray keeps a few bytes for each of them until the stream ends.
+    """
+
+    reads_per_stream = 10_000
 
     def __init__(self, config: DictConfig, llm_client: LLMServerClient | None, *args: Any) -> None:
         if llm_client is not None:  # otherwise `connect` sets it
             super().__init__(config, llm_client, *args)
         self._reports: dict[str, PromptReport] = defaultdict(PromptReport)
         self._finished: dict[str, asyncio.Queue[str]] = {}  # by uid: where to report that the prompt is done
+        self._outbox = asyncio.Queue[str]()  # of prompts that `begin` started
 
     async def connect(self, config: DictConfig, llm_client: LLMServerClient, *args: Any) -> None:
         """Connect a worker that started before the engines to them; the arguments are those of verl's worker."""
         # Not in the event loop, where verl's constructor must not wait.
         await asyncio.to_thread(super().__init__, config, llm_client, *args)
 
-    async def generate_and_stream(self, batch: TensorDict) -> AsyncIterator[dict[str, PromptReport]]:
-        """Generate all rollouts of a batch; yields the reports of its prompts, by uid, as they finish."""
-        uids, finished = list(batch["uid"]), asyncio.Queue[str]()
-        self._finished |= dict.fromkeys(uids, finished)
+    async def begin(self, batch: TensorDict) -> None:
+        """Start all rollouts of a batch; `stream_reports` yields the reports of its prompts."""
+        self._finished |= dict.fromkeys(batch["uid"], self._outbox)
         await self.generate_sequences(batch)
-        missing = len(uids)
-        while missing:
-            done = [await finished.get()]
-            done += [finished.get_nowait() for _ in range(finished.qsize())]
-            missing -= len(done)
-            yield {uid: self._take_report(uid) for uid in done}
+
+    async def stream_reports(self) -> AsyncIterator[dict[str, PromptReport]]:
+        """Yield the reports of prompts that `begin` started, by uid, as they finish; ends after `reads_per_stream`."""
+        for _ in range(self.reads_per_stream):
+            yield await self._next_reports(self._outbox)
 
     async def generate_and_report(self, batch: TensorDict) -> dict[str, PromptReport]:
         """Generate all rollouts of a batch and wait for them.
@@ -106,10 +112,20 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
         Returns:
             By uid, one report per prompt.
         """
+        finished = asyncio.Queue[str]()
+        self._finished |= dict.fromkeys(batch["uid"], finished)
+        missing = len(batch)
+        await self.generate_sequences(batch)
         reports: dict[str, PromptReport] = {}
-        async for finished in self.generate_and_stream(batch):
-            reports |= finished
+        while len(reports) < missing:
+            reports |= await self._next_reports(finished)
         return reports
+
+    async def _next_reports(self, finished: asyncio.Queue[str]) -> dict[str, PromptReport]:
+        """Wait for at least one prompt."""
+        uids = [await finished.get()]
+        uids += [finished.get_nowait() for _ in range(finished.qsize())]
+        return {uid: self._take_report(uid) for uid in uids}
 
     def _take_report(self, uid: str) -> PromptReport:
         report = self._reports.pop(uid, PromptReport())
@@ -183,8 +199,11 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(SignalAgentLoopWorker)
-        self._streams: list[ray.ObjectRefGenerator] = []
-        self._num_dispatched = 0
+        # One stream of reports per worker, however many calls there are: each look asks about all streams.
+        self._streams: dict[int, ray.ObjectRefGenerator] = {}
+        self._starts: list[ray.ObjectRef] = []  # of batches whose rollouts are being started
+        self._num_dispatched = self._num_in_flight = 0  # batches, and prompts
+        self._changed = threading.Lock()  # one thread may dispatch while another waits for reports
 
     @classmethod
     def start_workers(cls, config: DictConfig) -> None:
@@ -232,9 +251,14 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
         """Send a batch to the workers without waiting; `finished_reports` returns the results."""
         for chunk in prompts.chunk(len(self.agent_loop_workers)):
             # Round-robin: otherwise batches smaller than the number of workers would all go to the first.
-            worker = self.agent_loop_workers[self._num_dispatched % len(self.agent_loop_workers)]
+            number = self._num_dispatched % len(self.agent_loop_workers)
+            worker = self.agent_loop_workers[number]
             self._num_dispatched += 1
-            self._streams.append(worker.generate_and_stream.remote(chunk))
+            with self._changed:
+                self._num_in_flight += len(chunk)
+                self._starts.append(worker.begin.remote(chunk))
+                if number not in self._streams:
+                    self._streams[number] = worker.stream_reports.remote()
 
     def finished_reports(self, timeout_s: float = float("inf")) -> dict[str, PromptReport]:
         """Reports, by uid, of dispatched prompts that have finished; waits for at least one, up to the time limit.
@@ -246,19 +270,34 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
         reports: dict[str, PromptReport] = {}
         deadline = time.monotonic() + timeout_s
         while not reports and time.monotonic() < deadline:
-            if not self._streams:
-                raise RuntimeError("no dispatched prompt is in flight: dispatch a batch first")
-            streams = list(self._streams)  # another thread may dispatch meanwhile, and is handled at the next check
-            ready, _ = ray.wait(streams, num_returns=1, timeout=_NEXT_LOOK_S)
+            with self._changed:
+                if not self._num_in_flight:
+                    raise RuntimeError("no dispatched prompt is in flight: dispatch a batch first")
+                streams, starts = dict(self._streams), list(self._starts)
+            # A thread that dispatches meanwhile is noticed at the next look.
+            waiting = [*streams.values(), *starts]
+            ready, _ = ray.wait(waiting, num_returns=1, timeout=_NEXT_LOOK_S)
             if ready:
-                ready, _ = ray.wait(streams, num_returns=len(streams), timeout=0)
-            for stream in ready:
-                try:
-                    reports |= ray.get(next(stream))
-                except StopIteration:
-                    self._streams.remove(stream)
+                ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+            ray.get([start for start in starts if start in ready])  # raises what ended one of them
+            with self._changed:
+                self._starts = [start for start in self._starts if start not in ready]
+            for number, stream in streams.items():
+                if stream in ready:
+                    reports |= self._read(number, stream)
+        with self._changed:
+            self._num_in_flight -= len(reports)
         _refuse_deaths(reports)
         return reports
+
+    def _read(self, number: int, stream: ray.ObjectRefGenerator) -> dict[str, PromptReport]:
+        """What a worker's stream has ready; begins the next stream after its end."""
+        try:
+            return ray.get(next(stream))
+        except StopIteration:
+            with self._changed:
+                self._streams[number] = self.agent_loop_workers[number].stream_reports.remote()
+            return {}
 
 
 def _refuse_deaths(reports: dict[str, PromptReport]) -> None:

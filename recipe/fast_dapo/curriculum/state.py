@@ -33,7 +33,7 @@ class CurriculumState:
         failures: Failed calls in a row, by uid.
         weight_version: The newest known version.
         num_batches: Batches taken under this version.
-        is_updating: Whether the actor is trained while generation continues.
+        most_under_way: Target number of prompts under way while the actor is trained; None while a batch is collected.
         counts: Counts of prompts and rollouts by fate.
         screening_record: Recent yield and cost of screening.
     """
@@ -51,7 +51,7 @@ class CurriculumState:
         self.failures: dict[str, int] = {}
         self.weight_version = 0
         self.num_batches = 0
-        self.is_updating = False
+        self.most_under_way: int | None = None
         self.counts = CurriculumCounts(n)
         self.screening_record = ScreeningRecord()
 
@@ -200,14 +200,19 @@ class CurriculumState:
             max_in_screening=settings.max_in_screening,
         )
 
-    def _num_under_way(self, settings: CurriculumSettings) -> int:
-        """Target number of prompts that are ready or expected to become ready.
+    def begin_update(self, settings: CurriculumSettings) -> None:
+        """Admit no prompts in the place of those that an update has taken; see `DataController.begin_update`."""
+        self.most_under_way = max(0, self._prompts_left(settings))
 
-        As verl's trainer does: the weights' version begins with `ahead` batches more than the next one, and each update
-        takes one of them. What would replace it during the update would be a version older when it is trained on.
-        """
-        left = settings.num_under_way - settings.train_batch_size * self.num_batches
-        return max(left, 0 if self.is_updating else settings.train_batch_size)
+    def _num_under_way(self, settings: CurriculumSettings) -> int:
+        """Target number of prompts that are ready or expected to become ready."""
+        if self.most_under_way is not None:
+            return self.most_under_way
+        return max(settings.train_batch_size, self._prompts_left(settings))
+
+    def _prompts_left(self, settings: CurriculumSettings) -> int:
+        """Of the prompts that are under way when a weight version begins, those that no batch has taken."""
+        return settings.num_under_way - settings.train_batch_size * self.num_batches
 
     def _qualified_share(self, settings: CurriculumSettings) -> float:
         """Expected share of the prompts in screening that will be trained on."""
