@@ -103,6 +103,7 @@ class Curriculum(Collector):
         if is_new_step and self._background is None:
             self.controller.reset_step_metrics()
         version = self._trainer.weight_version
+        self.controller.end_update()
         self._release(self.controller.evict(version))
         if self.predictor is not None:
             self.predictor.posterior.set_weight_version(version)

@@ -5,8 +5,8 @@
 Real Ray, the product's agent-loop manager and workers (`verl_ext/serving/agent_loop.py`); in place of verl's agent
 loops and engines each prompt is answered some seconds after its dispatch, so that `in_flight` prompts at a time give
 `rate` answers per second. The driver does what the collector does: it takes the reports that are there and dispatches
-as many prompts, each in a call of its own, as when it is continued or replaced as soon as it is reported. The driver's
-time includes building the calls' TensorDicts.
+as many prompts, one per call, as when each is continued or replaced as soon as it is reported. The driver's time
+includes building the calls' TensorDicts.
 
 Prediction, written before the first measurement: 1 ms per prompt in the driver, 1 ms in all workers together, and the
 same with ten times as many in flight.

@@ -104,6 +104,7 @@ def test_where_generation_goes_on_while_the_actor_is_trained_nothing_grows_too_o
             engine.dispatch()  # with the weights from before the update
             if num_batches % per_version == 0:
                 engine.version += 1
+            controller.end_update()
             controller.evict(engine.version)
         elif engine.entries:
             engine.answer(position, passes)
@@ -157,6 +158,7 @@ def test_an_update_admits_nothing_so_what_a_fast_engine_generates_is_as_old_as_i
     engine = Engine(controller)
     for step in range(8):
         for update in range(per_version):
+            controller.end_update()
             controller.evict(step)
             engine.dispatch()
             missing = BATCH * max(1 + batches - update, 1)
@@ -186,6 +188,8 @@ def test_new_weights_alone_admit_nothing_before_the_next_batch_is_collected():
     engine.answer(0, [True, True])
     assert controller.num_prompts_wanted == 0
     controller.evict(1)
+    assert controller.num_prompts_wanted == 0
+    controller.end_update()
     assert controller.num_prompts_wanted == BATCH
 
 

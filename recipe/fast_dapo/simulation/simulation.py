@@ -129,6 +129,7 @@ class CurriculumSimulation:
 
     def _begin(self) -> None:
         """The weights may be new."""
+        self.controller.end_update()
         self.controller.evict(self.version)
         if self.predictor is not None:
             self.predictor.set_weight_version(self.version)
