@@ -40,6 +40,9 @@ AS_IN_TRAINING = "__as_in_training__"
 # Seconds.
 _NEXT_LOOK_S = 0.2
 
+# Calls that have not been confirmed; confirming them after each report would double its cost.
+_MAX_STARTS = 256
+
 
 @dataclass(frozen=True)
 class RolloutReport:
@@ -201,7 +204,7 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
         self.agent_loop_workers_class = ray.remote(SignalAgentLoopWorker)
         # One stream of reports per worker, however many calls there are: each look asks about all streams.
         self._streams: dict[int, ray.ObjectRefGenerator] = {}
-        self._starts: list[ray.ObjectRef] = []  # of batches whose rollouts are being started
+        self._starts: dict[ray.ObjectRef, int] = {}  # batches whose rollouts are being started, and their prompts
         self._num_dispatched = self._num_in_flight = 0  # batches, and prompts
         self._changed = threading.Lock()  # one thread may dispatch while another waits for reports
 
@@ -256,7 +259,7 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
             self._num_dispatched += 1
             with self._changed:
                 self._num_in_flight += len(chunk)
-                self._starts.append(worker.begin.remote(chunk))
+                self._starts[worker.begin.remote(chunk)] = len(chunk)
                 if number not in self._streams:
                     self._streams[number] = worker.stream_reports.remote()
 
@@ -273,15 +276,13 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
             with self._changed:
                 if not self._num_in_flight:
                     raise RuntimeError("no dispatched prompt is in flight: dispatch a batch first")
-                streams, starts = dict(self._streams), list(self._starts)
-            # A thread that dispatches meanwhile is noticed at the next look.
-            waiting = [*streams.values(), *starts]
-            ready, _ = ray.wait(waiting, num_returns=1, timeout=_NEXT_LOOK_S)
-            if ready:
-                ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
-            ray.get([start for start in starts if start in ready])  # raises what ended one of them
-            with self._changed:
-                self._starts = [start for start in self._starts if start not in ready]
+                streams = dict(self._streams)  # a thread that dispatches meanwhile is noticed at the next look
+            waiting = list(streams.values())
+            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+            if not ready:
+                ready, _ = ray.wait(waiting, num_returns=1, timeout=_NEXT_LOOK_S)
+            if not ready or len(self._starts) > _MAX_STARTS:
+                self._confirm_starts()
             for number, stream in streams.items():
                 if stream in ready:
                     reports |= self._read(number, stream)
@@ -289,6 +290,21 @@ class SignalAgentLoopManager(AgentLoopManagerTQ):
             self._num_in_flight -= len(reports)
         _refuse_deaths(reports)
         return reports
+
+    def _confirm_starts(self) -> None:
+        """Raise what kept a batch's rollouts from starting; nothing will be reported of these."""
+        with self._changed:
+            starts = list(self._starts)
+        started, _ = ray.wait(starts, num_returns=len(starts), timeout=0) if starts else ([], [])
+        for start in started:
+            with self._changed:
+                prompts = self._starts.pop(start)
+            try:
+                ray.get(start)
+            except Exception:
+                with self._changed:
+                    self._num_in_flight -= prompts
+                raise
 
     def _read(self, number: int, stream: ray.ObjectRefGenerator) -> dict[str, PromptReport]:
         """What a worker's stream has ready; begins the next stream after its end."""
