@@ -301,8 +301,7 @@ class Curriculum(Collector):
         uids = self.controller.live_uids()
         live = uids.union(_all_outputs(self.controller.live_names() - uids))
         stored = data_plane.tags(PARTITION).keys()
-        missing = live - stored
-        if missing:
+        if missing := live - stored:
             raise SignalError(
                 f"The checkpoint's TransferQueue lacks {len(missing)} of {len(live)} entries that the curriculum "
                 f"needs, e.g. {min(missing)}: it is damaged; resume from an earlier one with trainer.resume_from_path."
