@@ -1,12 +1,13 @@
 """Processor time of the way between curriculum and agent loops, with thousands of prompts in flight.
 
-    python tests/benchmarks/bench_dispatch.py [--in_flight 1000 10000] [--rate 250] [--workers 8]
+    python tests/benchmarks/bench_dispatch.py [--in_flight 1000 10000] [--rate 250] [--workers 8] [--own 1.0 0.35]
 
 Real Ray, the product's agent-loop manager and workers (`verl_ext/serving/agent_loop.py`); in place of verl's agent
 loops and engines each prompt is answered some seconds after its dispatch, so that `in_flight` prompts at a time give
 `rate` answers per second. The driver does what the collector does: it takes the reports that are there and dispatches
-as many prompts, one per call, as when each is continued or replaced as soon as it is reported. The driver's time
-includes building the calls' TensorDicts.
+as many prompts; a share `own` of them in one call each, as where a prompt is continued as soon as it is reported, the
+others in calls of 512, as where a step's prompts are admitted. The driver's time includes building the calls'
+TensorDicts.
 
 Prediction, written before the first measurement: 1 ms per prompt in the driver, 1 ms in all workers together, and the
 same with ten times as many in flight.
@@ -32,6 +33,7 @@ from verl_ext.serving.rollout_key import rollout_key
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLLOUTS = 4  # per prompt and call
+AT_ONCE = 512  # prompts
 WARM_UP_S, MEASURED_S = 10.0, 20.0
 
 
@@ -78,7 +80,7 @@ def _batch(numbers: list[int]) -> TensorDict:
     return batch
 
 
-def measure(in_flight: int, rate: float, workers: int) -> dict[str, float]:
+def measure(in_flight: int, rate: float, workers: int, own: float) -> dict[str, float]:
     """Milliseconds of processor time per prompt, and answers per second."""
     with initialize_config_dir(str(ROOT / "configs"), version_base=None):
         manager = SignalAgentLoopManager(compose("fast_dapo"), None)
@@ -86,7 +88,7 @@ def measure(in_flight: int, rate: float, workers: int) -> dict[str, float]:
     manager.agent_loop_workers = [kind.options(num_cpus=0).remote(in_flight / rate) for _ in range(workers)]
     numbers = itertools.count()
 
-    def dispatch(count: int, at_once: int = 1) -> None:
+    def dispatch(count: int, at_once: int) -> None:
         for _ in range(0, count, at_once):
             manager.dispatch(_batch(list(itertools.islice(numbers, at_once))))
 
@@ -96,13 +98,18 @@ def measure(in_flight: int, rate: float, workers: int) -> dict[str, float]:
 
     spent()  # once they have started
     dispatch(in_flight, at_once=100)
-    began, answered, before = time.monotonic(), 0, None
+    began, answered, admitted, before = time.monotonic(), 0, 0, None
     while time.monotonic() - began < WARM_UP_S + MEASURED_S:
         if before is None and time.monotonic() - began >= WARM_UP_S:
             before, answered = spent(), 0
         count = len(manager.finished_reports(1.0))
         answered += count
-        dispatch(count)
+        continued = sum(random.random() < own for _ in range(count))
+        dispatch(continued, at_once=1)
+        admitted += count - continued
+        if admitted >= AT_ONCE:
+            dispatch(AT_ONCE, at_once=AT_ONCE)
+            admitted -= AT_ONCE
     assert before is not None
     seconds, driver, of_workers = (after - earlier for after, earlier in zip(spent(), before, strict=True))
     for worker in manager.agent_loop_workers:
@@ -118,14 +125,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--in_flight", nargs="+", type=int, default=[1000, 10_000], help="prompts")
     parser.add_argument("--rate", type=float, default=250.0, help="answers per second")
+    parser.add_argument("--own", nargs="+", type=float, default=[1.0, 0.35], help="share of prompts, one per call")
     parser.add_argument("--workers", type=int, default=8, help="agent-loop workers (verl's default is 8)")
     args = parser.parse_args()
     ray.init(num_cpus=args.workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    print("| in flight | driver, ms per prompt | all workers, ms per prompt | answers per second |")
-    print("|---|---|---|---|")
-    for in_flight in args.in_flight:
-        found = measure(in_flight, args.rate, args.workers)
-        print(f"| {in_flight:,} | {found['driver']:.2f} | {found['workers']:.2f} | {found['rate']:.0f} |", flush=True)
+    print("| in flight | one per call | driver, ms per prompt | all workers, ms per prompt | answers per second |")
+    print("|---|---|---|---|---|")
+    for in_flight, own in itertools.product(args.in_flight, args.own):
+        found = measure(in_flight, args.rate, args.workers, own)
+        cells = [f"{in_flight:,}", f"{100 * own:.0f} %", *(f"{found[name]:.2f}" for name in ("driver", "workers"))]
+        print("| " + " | ".join([*cells, f"{found['rate']:.0f}"]) + " |", flush=True)
     ray.shutdown()
 
 
