@@ -107,7 +107,7 @@ TURNS = (
 
 _NOT_PROSE = re.compile(
     r"^( *)(?P<fence>```+|~~~+).*?^\1(?P=fence)\s*$"  # blocks of code
-    r"|(?:^ {4}\S.*\n)+"  # and indented ones
+    r"|(?:^ {4}\S[^\n]*\n)+"  # and indented ones
     r"|\$\$.+?\$\$"  # formulas
     r"|`[^`\n]*`"  # names and commands
     r"|\]\([^)]*\)"  # where links lead
@@ -163,6 +163,15 @@ def test_a_bad_sentence_is_found(turn: Turn):
     assert any(turn.instead in one for one in find(f"# Title\n\n{turn.example}\n"))
     assert any(turn.instead in one for one in find("Broken: " + turn.example.replace(" ", "\n")))
     assert find(f"```text\n{turn.example}\n```\n") == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["    x = 1\n    y = 2\n", "```python\nx = 1\n```\n", "$$\nx = 1\n$$\n", "::: recipe.tracin\n    options:\n"],
+)
+def test_a_bad_sentence_after_code_is_found(code: str):
+    assert find(f"{code}\nIts batch was tuned, too.\n")
+    assert find(f"{code}Its batch was tuned, too.\n")
 
 
 @pytest.mark.parametrize(
