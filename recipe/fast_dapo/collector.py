@@ -218,10 +218,8 @@ class Curriculum(Collector):
             self.controller.set_posteriors(self.predictor.posteriors(self.controller.prompts_to_screen()))
 
     def _fetch_wanted(self) -> None:
-        """In whole batches of the loader, or by the predictor's choice."""
         while (wanted := self.controller.num_prompts_wanted) > 0:
-            chooses = self.settings.predictor == "posterior"
-            rows = self._fetch_chosen(wanted) if chooses else self._trainer.fetch_prompts()
+            rows = self._fetch_rows(wanted)
             if rows is None:
                 return
             prompts = [Prompt(uid=uid, index=index) for uid, index in zip(rows["uid"], rows["index"], strict=True)]
@@ -229,17 +227,16 @@ class Curriculum(Collector):
             self.prompt_records.add_prompts(rows)
             self.controller.add_new_prompts_first_generation_phase(prompts)
 
-    def _fetch_chosen(self, count: int) -> TensorDict | None:
-        """Rows of the predictor's choice, as verl's loader would give them; None if every prompt is live."""
+    def _fetch_rows(self, count: int) -> Mapping[str, Any] | None:
+        """Columns of the predictor's choice, or of the next rows of verl's loader; None if every prompt is live."""
+        if self.settings.predictor != "posterior":
+            return self._trainer.fetch_prompts()
         assert self.predictor is not None
         # Negligible compared with the step itself.
         with self._trainer.timed("predict") if self._background is None else nullcontext():
             chosen = self.predictor.choose(count, self.controller.live_indices())
-        if not chosen:
-            return None
-        rows = collate_fn(chosen)
-        rows["uid"] = np.array([str(uuid.uuid4()) for _ in chosen], dtype=object)
-        return tu.get_tensordict(rows)
+        # Not as verl's TensorDict, which costs more than all decisions about these prompts.
+        return collate_fn(chosen) | {"uid": [str(uuid.uuid4()) for _ in chosen]} if chosen else None
 
     def _generation_batch(self, inputs: list[GenerationInput]) -> TensorDict:
         """Rows of all prompts of a call, each with its number of rollouts and the number of its first session."""

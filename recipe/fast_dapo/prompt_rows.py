@@ -4,7 +4,7 @@ A row goes out once for screening and once for continuation, often together with
 the data plane each time would cost the driver more than the dispatch itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tensordict import NonTensorData, TensorDict
@@ -33,8 +33,8 @@ class PromptRows:
     def uids(self) -> set[str]:
         return set(self._rows)
 
-    def add(self, rows: TensorDict) -> None:
-        """Add rows as verl's loader returns them; values of the whole batch (NonTensorData) are not kept."""
+    def add(self, rows: Mapping[str, Any]) -> None:
+        """Add rows by column, as verl's loader returns them; values of the whole batch (NonTensorData) are not kept."""
         columns = {name: rows[name] for name, value in rows.items() if not isinstance(value, NonTensorData)}
         for position, uid in enumerate(rows["uid"]):
             self._rows[uid] = {name: column[position] for name, column in columns.items()}

@@ -27,6 +27,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from verl.workers.rollout.llm_server import LLMServerClient
 
 from verl_ext.cluster.worker_death import explain_death, find_death
+from verl_ext.core import garbage
 from verl_ext.core.compat import undecorated
 from verl_ext.core.errors import WorkerDiedError
 from verl_ext.serving.rollout_key import output_keys, rollout_key, session_of
@@ -90,6 +91,7 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
     def __init__(self, config: DictConfig, llm_client: LLMServerClient | None, *args: Any) -> None:
         if llm_client is not None:  # otherwise `connect` sets it
             super().__init__(config, llm_client, *args)
+            garbage.exempt_start_up()
         self._reports: dict[str, PromptReport] = defaultdict(PromptReport)
         self._finished: dict[str, asyncio.Queue[str]] = {}  # by uid: where to report that the prompt is done
         self._outbox = asyncio.Queue[str]()  # of prompts that `begin` started
@@ -98,6 +100,7 @@ class SignalAgentLoopWorker(undecorated(AgentLoopWorkerTQ)):
         """Connect a worker that started before the engines to them; the arguments are those of verl's worker."""
         # Not in the event loop, where verl's constructor must not wait.
         await asyncio.to_thread(super().__init__, config, llm_client, *args)
+        garbage.exempt_start_up()
 
     async def begin(self, batch: TensorDict) -> None:
         """Start all rollouts of a batch; `stream_reports` yields the reports of its prompts."""

@@ -24,13 +24,17 @@ QUEUE_FOLDER = "transfer_queue"
 T = TypeVar("T")
 
 
-def save(trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], None]) -> None:
+def save(
+    trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], None], go_on: Callable[[], None]
+) -> None:
     """Write everything under a temporary name, then rename once and update verl's tracker.
 
     Args:
         trainer: Trainer whose step is saved.
         state: State of the control plane.
         save_verls: verl's own `_save_checkpoint`.
+        go_on: Called when everything that generation changes is saved, before the files are read again for their
+            checksums.
 
     Raises:
         CheckpointError: it could not be written; the previous one is untouched.
@@ -50,6 +54,7 @@ def save(trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], No
         trainer.checkpoint_callback = CheckpointCallback()
         with _changed(settings, own):
             save_verls()
+        go_on()
         published = checkpoints.publish(trainer.global_steps, num_to_keep(settings), describe_by_nodes)
     # torch reports a full disk as RuntimeError, and Ray wraps any worker error in its own class.
     except (OSError, RuntimeError, ray.exceptions.RayTaskError) as error:

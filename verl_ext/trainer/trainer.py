@@ -18,6 +18,7 @@ from verl.trainer.ppo.v1.trainer_base import get_trainer_cls
 from verl.utils.debug import marked_timer
 
 from verl_ext.cluster import nodes as cluster
+from verl_ext.core import garbage
 from verl_ext.run.run_totals import RunTotals
 from verl_ext.serving import data_plane, replica
 from verl_ext.serving.data_plane import KVBatchMeta
@@ -281,6 +282,7 @@ class SignalTrainer(RecordedTrainer):
     def fit(self, agent_loop_manager: Any) -> None:
         cluster.record_processes(self.run_folder.engine_ledger)  # again: the agent loop workers are new
         self.metrics_stream.resume_after(self.global_steps)
+        garbage.exempt_start_up()
         super().fit(agent_loop_manager)
         for part in self.parts.values():
             part.end()
@@ -319,7 +321,7 @@ class SignalTrainer(RecordedTrainer):
             for part in self.parts.values():
                 resting.enter_context(part.at_rest())
                 part.before_checkpoint()
-            checkpointing.save(self, self.signal_state(), super()._save_checkpoint)
+            checkpointing.save(self, self.signal_state(), super()._save_checkpoint, go_on=resting.close)
 
     def _load_checkpoint(self) -> None:
         # Damaged ones were moved away: `prepare_resume` checked before Ray was started.
