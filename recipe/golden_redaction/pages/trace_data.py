@@ -262,9 +262,9 @@ def _row(entry: Mapping[str, Any], found: Sequence[Mapping[str, Any]], problem: 
         short,
         _largest(abs(moved["moved"]) for action in found if (moved := _moved(action))),
         _largest(
-            abs(action["target"] - action["before"] - moved["moved"])
+            abs(moved["asked"] - moved["moved"])
             for action in found
-            if action["target"] is not None and action["before"] is not None and (moved := _moved(action))
+            if action["target"] is not None and (moved := _moved(action))
         ),
     ]
 
