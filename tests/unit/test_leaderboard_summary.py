@@ -13,6 +13,7 @@ from leaderboard_protocol import Settings
 from leaderboard_report import PRICES
 from leaderboard_summary import (
     PAGES,
+    POOL_TITLES,
     PUBLISHED,
     Estimate,
     fill,
@@ -20,6 +21,7 @@ from leaderboard_summary import (
     headline_table,
     merge,
     read,
+    short_table,
     summarize,
     thousands,
     times,
@@ -96,6 +98,21 @@ def test_the_headline_names_the_best_other_method():
     assert "(DPS)" in line
     without = [row for row in summarize(make_results()) if row.method != "dps"]
     assert "not run" in headline_table(without, ["B"])
+
+
+def test_the_headline_says_which_other_method_is_ours():
+    methods = ("choose", "choose_flat", "two_phase", "uniform_rloo", "uniform_grpo")
+    results = [play(make_job(method, 0), rising({**SPEEDS, "two_phase": 0.08}[method])) for method in methods]
+    assert "(two phases, also ours)" in headline_table(summarize(results), ["B"])
+
+
+def test_the_short_table_has_choose_and_the_better_uniform_method():
+    rows = {row.method: row for row in summarize(make_results())}
+    head, _, line = short_table(list(rows.values()), ["B"]).splitlines()
+    assert head.count("|") == 5
+    cells = [cell.strip("* ") for cell in line.strip("|").split("|")]
+    needed = [thousands(rows[name].rollouts["+25"], with_interval=False) for name in ("choose", "uniform_rloo")]
+    assert cells == [POOL_TITLES["B"], *needed, times(rows["choose"].ratio)]
 
 
 def test_only_what_is_between_the_marks_is_drawn_again():

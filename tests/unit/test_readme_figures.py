@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-from leaderboard_summary import POOL_TITLES, PUBLISHED, ROOT, Row, read, thousands
+from leaderboard_summary import POOL_TITLES, PUBLISHED, ROOT, Row, read, thousands, times
 
 ROWS = {(row.pool, row.method): row for row in read(PUBLISHED)}
 
@@ -48,7 +48,7 @@ def table(page: str, heading: str) -> dict[str, list[str]]:
 
 def test_the_caption_has_the_settings_of_choose():
     prompts, group, group_on_e, updates = map(
-        int, found(r"Fast DAPO's are <n> prompts x <n> rollout \(pool E: x <n>\) and <n> updates per batch")
+        int, found(r"Fast DAPO's settings are <n> prompts x <n> rollout \(pool E: x <n>\) and <n> updates per batch")
     )
 
     def settings(row: Row) -> tuple[int, int, int]:
@@ -67,6 +67,11 @@ def test_the_caption_has_the_pools_share_of_hopeless_prompts():
 def test_the_table_has_the_seeds_of_its_caption():
     (seeds,) = found(r"risen by 25 points, means of <n> seeds")
     assert {row.seeds for row in ROWS.values()} == {int(seeds)}
+
+
+def test_the_ratios_without_features_are_those_of_the_leaderboard():
+    ratios = found(r"Without these features the ratios are <n>, <n> and <n>;")
+    assert ratios == tuple(times(ROWS[pool, "choose_flat"].ratio, with_interval=False) for pool in "BCE")
 
 
 def test_two_phases_are_compared_with_uniform_sampling_of_the_same_number_of_updates():
