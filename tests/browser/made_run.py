@@ -21,9 +21,16 @@ HOSTILE = "</script><img src=x onerror=\"window.hacked='made'\"><b>%{x}&lt;"
 
 
 class MadeRun:
-    """A run that learns: prompts become easier; mixed prompts are continued and trained on in the same step."""
+    """A run that learns: prompts become easier; mixed prompts are continued and trained on in the same step.
 
-    def __init__(self, folder: Path, num_prompts: int = 60, seed: int = 0, slow: float = 1.0) -> None:
+    Args:
+        is_default: 2 + 2 rollouts, and all prompts are trained on (train_on=all); else 4 + 12, and others are dropped.
+        slow: Factor of its seconds, and by which it learns more slowly.
+    """
+
+    def __init__(
+        self, folder: Path, num_prompts: int = 60, seed: int = 0, slow: float = 1.0, is_default: bool = False
+    ) -> None:
         self.folder = RunFolder(folder)
         self._metrics = MetricsStream(self.folder.metrics)
         self._prompts = JsonLines(folder / PROMPTS)
@@ -33,7 +40,9 @@ class MadeRun:
         self.status.begin()
         self.status.change(command=COMMAND)
         self._chance = random.Random(seed)
-        self._counts = CurriculumCounts(N)
+        self._n, self._n_continue = (2, 2) if is_default else (N, N_CONTINUE)
+        self._is_default = is_default
+        self._counts = CurriculumCounts(self._n)
         self._ease = {index: self._chance.uniform(-1.6, 0.6) for index in range(num_prompts)}
         self._names: dict[int, Any] = {index: index for index in self._ease} | {num_prompts - 1: HOSTILE}
         self._slow = slow
@@ -108,22 +117,27 @@ class MadeRun:
         events = []
         for index in chance.sample(sorted(self._ease), SCREENED):
             rate = min(0.98, max(0.02, 0.5 + self._ease[index] / 2 + self.step / (80 * self._slow)))
-            passes = sum(chance.random() < rate for _ in range(N))
-            counts.add("generated_rollouts", N)
-            counts.add_screening(passes, N)
+            n, n_continue = self._n, self._n_continue
+            passes = sum(chance.random() < rate for _ in range(n))
+            counts.add("generated_rollouts", n)
+            counts.add_screening(passes, n)
             name = self._names[index]
-            events.append({"event": "screening", "index": name, "samples": N, "passes": passes})
-            if passes in (0, N):
-                counts.add("all_wrong" if passes == 0 else "all_right")
-                counts.add("uninformative_rollouts", N)
-                continue
-            counts.add("qualified")
-            counts.add("generated_rollouts", N_CONTINUE)
-            passes = sum(chance.random() < rate for _ in range(N_CONTINUE))
-            events.append({"event": "continuation", "index": name, "samples": N_CONTINUE, "passes": passes})
+            events.append({"event": "screening", "index": name, "samples": n, "passes": passes})
+            if passes in (0, n):
+                fate = "all_wrong" if passes == 0 else "all_right"
+                counts.add(f"{fate}_kept" if self._is_default else fate)
+                if not self._is_default:
+                    counts.add("uninformative_rollouts", n)
+                    continue
+                n_continue = 0
+            else:
+                counts.add("qualified")
+                counts.add("generated_rollouts", n_continue)
+                passes = sum(chance.random() < rate for _ in range(n_continue))
+                events.append({"event": "continuation", "index": name, "samples": n_continue, "passes": passes})
             events.append({"event": "trained", "index": name})
             counts.add("trained")
-            counts.add("trained_rollouts", N + N_CONTINUE)
+            counts.add("trained_rollouts", n + n_continue)
         index, right = self.step % 7, f"Two times {self.step % 7} is {2 * (self.step % 7)}."
         kept = {"step": self.step, "index": index, "data_source": "sums", "ground_truth": str(2 * index)}
         kept |= {"prompt": self._prompt(index), "group": {"rollouts": 16, "mean_reward": 0.5}}

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -51,14 +52,47 @@ def test_is_the_run_healthy_and_where_did_time_go(viewer, report_page):
     expect(page.locator("#phases .main-svg").first).to_be_visible()
 
 
+def _counts(page: Any) -> list[tuple[int, int]]:
+    """(mixed, trained) of the prompts in sight."""
+    expect(page.locator(".head [role=columnheader]").nth(3)).to_have_text("mixed")
+    columns = (page.locator(f"[data-row] .cell:nth-child({place})").all_inner_texts() for place in (4, 5))
+    return [(int(mixed), int(trained)) for mixed, trained in zip(*columns, strict=True)]
+
+
+def test_hopeless_prompts_come_after_those_that_teach(viewer, tmp_path: Path):
+    MadeRun(tmp_path, num_prompts=18, slow=9, is_default=True).train(4)
+    events = [json.loads(line) for line in (tmp_path / "prompts.jsonl").read_text().splitlines()]
+    # Nothing else is continued, and every screened prompt is trained on.
+    mixed, trained = (
+        Counter(str(event["index"]) for event in events if event["event"] == kind)
+        for kind in ("continuation", "trained")
+    )
+    page = viewer().open(_page(["run", str(tmp_path)], tmp_path / "report.html"), "?view=curriculum")
+    expect(page.locator("section h2").first).to_have_text("Which prompts teach? Most often mixed first")
+    names = page.locator("[data-row] .cell:nth-child(2)").all_inner_texts()
+    counts = _counts(page)
+    assert counts == [(mixed[name], trained[name]) for name in names]
+    assert counts == sorted(counts, reverse=True)
+    states = page.locator("[data-row] .lot").all_inner_texts()
+    first = states.index("hopeless")
+    assert first > 0
+    assert all(mixed for mixed, _ in counts[:first])
+    # Counted by training alone, a hopeless prompt would come before some of those that teach.
+    assert counts[first][1] > min(trained for mixed, trained in counts if mixed)
+    page.locator(".head [role=columnheader]", has_text="mixed").hover()
+    expect(page.locator("#tip")).to_have_text("times its rollouts differed, so that it taught")
+
+
 def test_which_prompts_teach(viewer, report_page, run_dir):
     one = viewer()
     clicks = Clicks(one.open(report_page))
     clicks.tab("curriculum")
     page = clicks.page
-    trained = [int(text) for text in page.locator("[data-row] .cell:nth-child(4)").all_inner_texts()]
-    assert trained == sorted(trained, reverse=True)
-    assert trained[0] > 1
+    counts = _counts(page)
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0][0] > 1
+    # In two phases nothing else is trained on.
+    assert all(mixed == trained for mixed, trained in counts)
     clicks.on(page.locator("[data-state=learning]"))
     assert set(page.locator("[data-row] .lot").all_inner_texts()) == {"learning"}
     counts = [int(re.sub(r"\D", "", text)) for text in page.locator("[data-state]").all_inner_texts()]

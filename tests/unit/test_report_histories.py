@@ -1,26 +1,12 @@
-"""Histories of prompts and samples: every record is counted once, and the extremes are the true ones."""
+"""Influence and samples of a run: every record is counted once, and the extremes are the true ones."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.pages.curriculum_data import (
-    EVENTS,
-    accuracy_points,
-    most_trained_first,
-    own_parts,
-    pass_histograms,
-    prompt_histories,
-    prompt_row,
-    prompt_texts,
-    shards,
-    source_rows,
-    state_of,
-)
 from recipe.golden_redaction.run_files import ENTRIES
 from recipe.tracin.pages.influence_data import (
     NUM_EXTREMES,
@@ -37,132 +23,6 @@ from verl_ext.report.curves import axis, columns
 from verl_ext.run.metrics_stream import STEP
 
 SCORES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60)
-HISTOGRAMS = st.lists(st.lists(st.integers(0, 5), min_size=4, max_size=4), min_size=1, max_size=25)
-
-# ------------------------------ curriculum ------------------------------
-
-
-@given(HISTOGRAMS, st.integers(1, 8))
-def test_windows_of_a_histogram_hold_every_record_once(rows, max_windows):
-    records = [
-        {STEP: step} | {f"curriculum/screening_pass_rate/{k}_of_3": float(count) for k, count in enumerate(row)}
-        for step, row in enumerate(rows, 1)
-    ]
-    found = pass_histograms(records, max_windows)
-    assert found is not None
-    assert found["n"] == 3
-    assert len(found["windows"]) <= max_windows
-    width = found["windows"][0][1]
-    assert width == 1 or len(rows) > (width - 1) * max_windows  # no wider than needed
-    assert [step for low, high in found["windows"] for step in range(low, high + 1)] == [r[STEP] for r in records]
-    for place, (low, high) in enumerate(found["windows"]):
-        for k in range(4):
-            assert found["counts"][k][place] == sum(row[k] for row in rows[low - 1 : high])
-
-
-def test_no_screening_no_histogram():
-    assert pass_histograms([{STEP: 1, "curriculum/screening_pass_rate/mean": 0.5}]) is None
-
-
-EVENT = st.fixed_dictionaries(
-    {"step": st.integers(1, 9), "event": st.sampled_from(EVENTS), "index": st.integers(0, 3) | st.sampled_from("ab")},
-    optional={"samples": st.integers(1, 8)},
-).flatmap(
-    # With graded successes, their sum.
-    lambda event: st.sampled_from(
-        [event["samples"] // 2, event["samples"] * 0.3] if "samples" in event else [None]
-    ).map(lambda passes: event | ({} if passes is None else {"passes": passes}))
-)
-
-
-@given(st.lists(EVENT, max_size=40), st.integers(1, 5))
-def test_each_event_is_in_its_prompts_history_in_order(events, size):
-    histories = prompt_histories([{"event": "other", "index": 0, "step": 1}, {"index": 1}, *events])
-    for prompt, history in histories.items():
-        own = [event for event in events if str(event["index"]) == prompt]
-        assert [(step, EVENTS[kind], samples) for step, kind, samples, _ in history] == [
-            (event["step"], event["event"], event.get("samples", 0)) for event in own
-        ]
-        row = prompt_row(prompt, history)
-        kinds = Counter(event["event"] for event in own if event["event"] == "trained" or event.get("samples"))
-        assert (row[1], row[6], row[7]) == (kinds["screening"], kinds["trained"], own[-1]["step"])
-        samples, passes = (sum(event.get(name, 0) for event in own) for name in ("samples", "passes"))
-        assert row[2] == samples
-        assert row[3] == (pytest.approx(passes / samples) if samples else None)
-    assert sum(map(len, histories.values())) == len(events)
-    parts = shards(histories, size)
-    names = list(histories)
-    for place, name in enumerate(names):
-        assert parts[place // size][name] == histories[name]
-    assert sum(map(len, parts)) == len(names)
-
-
-@pytest.mark.parametrize(
-    ("events", "state"),
-    [
-        ([[1, 0, 4, 0], [5, 0, 4, 0]], "hopeless"),
-        ([[1, 0, 4, 0], [5, 0, 4, 1]], "learning"),
-        ([[1, 0, 4, 2], [1, 1, 8, 8]], "solved"),
-        ([[1, 0, 4, 2], [5, 0, 4, 4]], "learning"),
-        ([[1, 0, 4, 2], [5, 0, 4, 4], [5, 2, 0, 0], [9, 0, 4, 4]], "solved"),
-        ([[1, 0, 4, 4]], "solved"),
-        ([[1, 0, 4, 3.2], [2, 1, 8, 7.9]], "learning"),
-    ],
-)
-def test_a_prompt_is_solved_learning_or_hopeless(events, state):
-    assert state_of(events) == state
-    assert prompt_row("p", events)[8] == state
-
-
-def test_what_was_trained_on_most_and_is_undecided_comes_first():
-    rows = [
-        prompt_row(name, [[1, 0, 8, passes], *([step, 2, 0, 0] for step in range(trained))])
-        for name, passes, trained in (("a", 8, 1), ("b", 4, 1), ("c", 8, 3), ("d", 1, 0))
-    ]
-    assert [row[0] for row in most_trained_first(rows)] == ["c", "b", "a", "d"]
-
-
-def test_data_sources_sum_up_their_prompts():
-    texts = prompt_texts([{"index": name, "prompt": name, "data_source": name[0]} for name in ("a1", "a2", "b1")])
-    histories = {"a1": [[1, 0, 4, 0], [3, 0, 4, 4]], "a2": [[1, 0, 4, 0]], "b1": [[2, 0, 4, 2], [2, 2, 0, 0]]}
-    rows = [prompt_row(name, history, texts[name]) for name, history in histories.items()]
-    assert source_rows(rows) == [
-        ["a", 2, 1, 0, 1, 12, 0, pytest.approx(1 / 3), 0.0, 0.5],
-        ["b", 1, 1, 0, 0, 4, 1, 0.5, 0.5, 0.5],
-    ]
-    assert source_rows([prompt_row("x", [[1, 2, 0, 0]])])[0][:2] == ["", 1]
-
-
-WORDS = st.lists(st.sampled_from("abc"), max_size=6)
-
-
-@given(st.lists(WORDS, min_size=2, max_size=5), WORDS, WORDS)
-def test_a_row_shows_what_only_its_prompt_says(bodies, before, after):
-    texts = [" ".join([*before, *body, *after]) for body in bodies]
-    parts = own_parts(texts)
-    if len(set(texts)) == 1:
-        assert parts == texts
-        return
-    first = texts[0].split()
-    for text, part in zip(texts, parts, strict=True):
-        assert len(part.split()) <= len(text.split()) - len(before) - len(after)
-        assert part in text
-        head, tail = text.split(), part.split()
-        cut = len(head) - len(tail)
-        assert any(
-            head[:place] == first[:place] and head[place : place + len(tail)] == tail for place in range(cut + 1)
-        )
-    assert len(set(parts)) == len(set(texts))
-
-
-def test_accuracy_is_shown_over_rollouts():
-    records = [
-        {STEP: 0, "training/total/rollouts_generated": 0, "val-core/x/acc/mean@1": 0.1},
-        {STEP: 1, "training/total/rollouts_generated": 64},
-        {STEP: 2, "training/total/rollouts_generated": 128, "val-core/x/acc/mean@1": 0.25},
-    ]
-    assert accuracy_points(records) == [[0, 0.1, 0], [128, 0.25, 2]]
-
 
 # ------------------------------ influence ------------------------------
 

@@ -248,7 +248,9 @@ class Outcome:
     def event(self) -> dict[str, Any]:
         """A line of the prompt history."""
         passes = round(self.passes, 6)  # a sum of grades has many decimals
-        return {"event": self.phase.value, "index": self.index, "samples": self.samples, "passes": passes}
+        # Of grades, the passes alone do not tell whether they differ.
+        grades = {"shortfall": round(self.shortfall, 6)} if self.shortfall else {}
+        return {"event": self.phase.value, "index": self.index, "samples": self.samples, "passes": passes} | grades
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from verl_ext.run.metrics_stream import STEP
 from verl_ext.run.trainer_metrics import validation_accuracy
@@ -34,17 +34,44 @@ def pass_histograms(records: Sequence[Mapping[str, Any]], max_windows: int = MAX
     }
 
 
-def prompt_histories(events: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]]:
-    """Prompt -> [step, place in `EVENTS`, samples, passes] in the file's order; malformed lines are left out.
+class Event(NamedTuple):
+    """A line of a prompt's history.
+
+    Attributes:
+        step: The trainer's step.
+        kind: Place in `EVENTS`.
+        samples: Rollouts of the call; 0 for `trained`.
+        passes: Sum of their successes.
+        shortfall: Sum of s (1 - s) over their successes s: 0 where each is 0 or 1.
+    """
+
+    step: int
+    kind: int
+    samples: int = 0
+    passes: float = 0
+    shortfall: float = 0
+
+    @property
+    def name(self) -> str:
+        """Its kind in words."""
+        return EVENTS[self.kind]
+
+
+History = Sequence[Event]
+
+
+def prompt_histories(events: Sequence[Mapping[str, Any]]) -> dict[str, list[Event]]:
+    """Prompt -> its events in the file's order; malformed lines are left out.
 
     A prompt's index may be a number or a string: both are strings here, as in a URL.
     """
-    found: dict[str, list[list[Any]]] = {}
+    found: dict[str, list[Event]] = {}
     for event in events:
         kind, step = event.get("event"), event.get("step")
         if kind not in EVENTS or type(step) is not int or "index" not in event:
             continue
-        row = [step, EVENTS.index(kind), _count(event.get("samples")), _passes(event.get("passes"))]
+        numbers = (_passes(event.get(name)) for name in ("passes", "shortfall"))
+        row = Event(step, EVENTS.index(kind), _count(event.get("samples")), *numbers)
         found.setdefault(str(event["index"]), []).append(row)
     return found
 
@@ -56,74 +83,134 @@ NUM_LAST = 8  # number of newest rollouts that must all have passed
 SNIPPET = 160  # characters of a prompt shown in its row
 
 
-def prompt_row(prompt: str, history: Sequence[Sequence[Any]], text: Mapping[str, Any] | None = None) -> list[Any]:
+class PromptRow(NamedTuple):
+    """A line of the table.
+
+    Attributes:
+        prompt: Its index.
+        screenings: Generation calls of its screenings.
+        rollouts: All its rollouts.
+        rate: Pass rate of all of them; None without any.
+        first: Pass rate of its first screening.
+        last: Pass rate of its last screening.
+        trained: Times trained on.
+        mixed: Result of `mixed_visits`.
+        step: Its last step.
+        state: One of `STATES`.
+        source: Its data source.
+        text: Beginning of its text.
+    """
+
+    prompt: str
+    screenings: int
+    rollouts: int
+    rate: float | None
+    first: float | None
+    last: float | None
+    trained: int
+    mixed: int
+    step: int
+    state: str
+    source: str | None
+    text: str
+
+
+def prompt_row(prompt: str, history: History, text: Mapping[str, Any] | None = None) -> PromptRow:
     """A line of the table.
 
     Args:
         prompt: Its index.
         history: Its events.
         text: Its entry of `prompt_texts`.
-
-    Returns:
-        [prompt, screenings, rollouts, pass rate of all, of the first screening, of the last, times trained, last step,
-        state, data source, beginning of its text].
     """
-    screenings = [event for event in history if EVENTS[event[1]] == "screening" and event[2]]
-    samples = sum(event[2] for event in history)
-    passes = sum(event[3] for event in history)
-    rates = [event[3] / event[2] for event in screenings]
+    screenings = [event for event in history if event.name == "screening" and event.samples]
+    samples = sum(event.samples for event in history)
+    passes = sum(event.passes for event in history)
+    rates = [event.passes / event.samples for event in screenings]
     text = text or {}
-    return [
-        prompt,
-        len(screenings),
-        samples,
-        passes / samples if samples else None,
-        rates[0] if rates else None,
-        rates[-1] if rates else None,
-        sum(EVENTS[event[1]] == "trained" for event in history),
-        history[-1][0],
-        state_of(history),
-        text.get("data_source"),
-        str(text.get("own_part", text.get("prompt")) or "")[:SNIPPET],
-    ]
+    source = text.get("data_source")
+    return PromptRow(
+        prompt=prompt,
+        screenings=len(screenings),
+        rollouts=samples,
+        rate=passes / samples if samples else None,
+        first=rates[0] if rates else None,
+        last=rates[-1] if rates else None,
+        trained=sum(event.name == "trained" for event in history),
+        mixed=mixed_visits(history),
+        step=history[-1].step,
+        state=state_of(history),
+        source=None if source is None else str(source),
+        text=str(text.get("own_part", text.get("prompt")) or "")[:SNIPPET],
+    )
 
 
-def state_of(history: Sequence[Sequence[Any]]) -> str:
+def mixed_visits(history: History) -> int:
+    """How often the prompt was trained on with rollouts that differed in success.
+
+    With train_on=all it is also trained on when all of them passed or all failed.
+    """
+    count, screening, is_mixed = 0, [], False
+    for event in history:
+        if event.name == "trained":
+            count += is_mixed
+            screening, is_mixed = [], False
+        elif event.name == "continuation":
+            is_mixed = True  # nothing else is continued
+        else:
+            # The calls of a sequential screening are in one step. A screening at a later step begins anew: the rollouts
+            # before it have expired.
+            screening = [*(before for before in screening if before.step == event.step), event]
+            is_mixed = _differ(screening)
+    return count
+
+
+def _differ(events: History) -> bool:
+    """Whether the successes in these events are not all the same: whether the sum of their squares is above its minimum
+    at this mean."""
+    samples = sum(event.samples for event in events)
+    passes = sum(event.passes for event in events)
+    squares = passes - sum(event.shortfall for event in events)
+    # Grades are written with six decimals.
+    return samples * squares - passes**2 > 2e-6 * samples
+
+
+def state_of(history: History) -> str:
     """`hopeless`: no rollout has ever passed. `solved`: its newest `NUM_LAST` rollouts all have. Else `learning`."""
-    if not any(event[3] for event in history):
+    if not any(event.passes for event in history):
         return HOPELESS
     samples, passes = 0, 0.0
     for event in reversed(history):
-        samples, passes = samples + event[2], passes + event[3]
+        samples, passes = samples + event.samples, passes + event.passes
         if samples >= NUM_LAST:
             break
     return SOLVED if passes >= samples else LEARNING
 
 
-def most_trained_first(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Rows of prompts, sorted by how often they were trained on, then by how near the last pass rate is to one half."""
-    return sorted(rows, key=lambda row: (-row[6], 1.0 if row[5] is None else abs(row[5] - 0.5)))
+def most_mixed_first(rows: Sequence[PromptRow]) -> list[PromptRow]:
+    """Rows sorted by how often they were mixed, then trained on, then by how near the last pass rate is to one half."""
+    return sorted(rows, key=lambda row: (-row.mixed, -row.trained, 1.0 if row.last is None else abs(row.last - 0.5)))
 
 
-def source_rows(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def source_rows(rows: Sequence[PromptRow]) -> list[list[Any]]:
     """[data source, prompts, prompts in each of `STATES`, rollouts, times trained, pass rate of all rollouts, mean pass
     rate of the first screenings, of the last ones], most rollouts first."""
-    parts: dict[str, list[Sequence[Any]]] = {}
+    parts: dict[str, list[PromptRow]] = {}
     for row in rows:
-        parts.setdefault(str(row[9]) if row[9] is not None else "", []).append(row)
+        parts.setdefault(row.source or "", []).append(row)
     found: list[list[Any]] = []
     for source, own in parts.items():
-        rollouts = sum(row[2] for row in own)
+        rollouts = sum(row.rollouts for row in own)
         found.append(
             [
                 source,
                 len(own),
-                *(sum(row[8] == state for row in own) for state in STATES),
+                *(sum(row.state == state for row in own) for state in STATES),
                 rollouts,
-                sum(row[6] for row in own),
-                sum(row[2] * row[3] for row in own if row[3] is not None) / rollouts if rollouts else None,
-                _mean([row[4] for row in own if row[4] is not None]),
-                _mean([row[5] for row in own if row[5] is not None]),
+                sum(row.trained for row in own),
+                sum(row.rollouts * row.rate for row in own if row.rate is not None) / rollouts if rollouts else None,
+                _mean([row.first for row in own if row.first is not None]),
+                _mean([row.last for row in own if row.last is not None]),
             ]
         )
     return sorted(found, key=lambda row: -row[5])

@@ -8,7 +8,7 @@ from recipe.fast_dapo.pages.curriculum_data import (
     SHARD,
     STATES,
     accuracy_points,
-    most_trained_first,
+    most_mixed_first,
     pass_histograms,
     prompt_histories,
     prompt_row,
@@ -26,7 +26,11 @@ GENERATED = "curriculum/total/generated_rollouts"
 # Fates of a generated rollout: (name, metric, meaning).
 _FATES = (
     ("trained", "curriculum/total/trained_rollouts", "handed to the trainer"),
-    ("uninformative", "curriculum/total/uninformative_rollouts", "of prompts whose screening was not mixed"),
+    (
+        "uninformative",
+        "curriculum/total/uninformative_rollouts",
+        "of prompts dropped because their screening was not mixed",
+    ),
     ("buffered", "curriculum/buffered_rollouts", "finished, of prompts that are waiting or in flight"),
     ("expired", "curriculum/total/expired_rollouts", "dropped: older than max_staleness, or the buffer was full"),
     ("failed", "curriculum/total/failed_rollouts", "of incomplete generation calls and of prompts given up"),
@@ -45,6 +49,7 @@ def curriculum_blocks(run: RunRecords) -> dict[str, str]:
     if not flows and not histories:
         return {}
     rows = [prompt_row(prompt, history, texts.get(prompt)) for prompt, history in histories.items()]
+    shard_of = {row.prompt: place // SHARD for place, row in enumerate(rows)}
     names = [name for name, _, _ in flows[-1]["rows"]] if flows else []
     value = {
         "histograms": pass_histograms(run.metrics),
@@ -61,7 +66,7 @@ def curriculum_blocks(run: RunRecords) -> dict[str, str]:
         "states": STATES,
         "has_texts": bool(texts),
         "sources": source_rows(rows),
-        "prompts": most_trained_first([[*row, place // SHARD] for place, row in enumerate(rows)]),
+        "prompts": [[*row, shard_of[row.prompt]] for row in most_mixed_first(rows)],
     }
     details = {name: {"events": own, "text": texts.get(name)} for name, own in histories.items()}
     parts = {f"prompts-{place}": pack(part) for place, part in enumerate(shards(details))}
