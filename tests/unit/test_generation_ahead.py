@@ -55,14 +55,28 @@ class Engine:
         self.controller.evict(self.version)
 
 
+def assert_all_is_accounted_for(controller: DataController) -> None:
+    prompts, rollouts = controller.conservation(), controller.rollout_conservation()
+    assert prompts.pop("added") == sum(prompts.values())
+    assert rollouts.pop("generated") == sum(rollouts.values())
+
+
+STALE = st.sampled_from(["wait", "drop"])
+# Hypothesis makes short lists unless told otherwise, and a few answers make no rollout old.
+ANSWERS = st.lists(
+    st.tuples(st.integers(0, 50), st.lists(st.booleans(), min_size=2, max_size=2)), min_size=40, max_size=150
+)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     batches=st.sampled_from([0.5, 1.0, 2.0]),
     staleness=st.sampled_from([0, 1, 2, None]),
-    answers=st.lists(st.tuples(st.integers(0, 50), st.lists(st.booleans(), min_size=2, max_size=2)), max_size=120),
+    stale=STALE,
+    answers=ANSWERS,
 )
-def test_whatever_the_order_of_answers_each_prompt_is_trained_on_once_and_in_time(batches, staleness, answers):
-    controller = ahead(batches, max_staleness=staleness)
+def test_whatever_the_order_of_answers_each_prompt_is_trained_on_once_and_in_time(batches, staleness, stale, answers):
+    controller = ahead(batches, max_staleness=staleness, stale=stale)
     engine = Engine(controller)
     for position, passes in answers:
         engine.dispatch()
@@ -72,9 +86,7 @@ def test_whatever_the_order_of_answers_each_prompt_is_trained_on_once_and_in_tim
             engine.train()
             continue
         engine.answer(position, passes)
-        prompts, rollouts = controller.conservation(), controller.rollout_conservation()
-        assert prompts.pop("added") == sum(prompts.values())
-        assert rollouts.pop("generated") == sum(rollouts.values())
+        assert_all_is_accounted_for(controller)
     assert len(set(engine.trained)) == len(engine.trained)
     assert max(engine.ages, default=0) <= (10_000 if staleness is None else staleness)
 
@@ -84,13 +96,16 @@ def test_whatever_the_order_of_answers_each_prompt_is_trained_on_once_and_in_tim
     batches=st.sampled_from([0.0, 1.0, 5.0]),
     per_version=st.sampled_from([1, 2, 3]),
     staleness=st.sampled_from([1, 2, 3]),
-    answers=st.lists(st.tuples(st.integers(0, 50), st.lists(st.booleans(), min_size=2, max_size=2)), max_size=150),
+    stale=STALE,
+    answers=ANSWERS,
 )
 def test_where_generation_goes_on_while_the_actor_is_trained_nothing_grows_too_old(
-    batches, per_version, staleness, answers
+    batches, per_version, staleness, stale, answers
 ):
-    """Slow prompts are waited for in time, and no more are admitted than fit into the batches to come."""
-    controller = ahead(batches, max_staleness=staleness, batches_per_version=per_version, gen_batch_size=100)
+    """wait: slow prompts are waited for in time, and no more are admitted than fit into the batches to come. drop:
+    what would be too old is generated again, and trained on once."""
+    sizes = {"batches_per_version": per_version, "gen_batch_size": 100}
+    controller = ahead(batches, max_staleness=staleness, stale=stale, **sizes)
     engine, num_batches = Engine(controller), 0
     for position, passes in answers:
         engine.dispatch()
@@ -108,9 +123,10 @@ def test_where_generation_goes_on_while_the_actor_is_trained_nothing_grows_too_o
             controller.evict(engine.version)
         elif engine.entries:
             engine.answer(position, passes)
+        assert_all_is_accounted_for(controller)
     assert len(set(engine.trained)) == len(engine.trained)
     assert max(engine.ages, default=0) <= staleness
-    assert controller.metrics()["curriculum/total/expired"] == 0
+    assert stale == "drop" or controller.metrics()["curriculum/total/expired"] == 0
 
 
 def test_training_waits_for_a_slow_prompt_that_would_be_too_old_after_it():
@@ -130,6 +146,30 @@ def test_training_waits_for_a_slow_prompt_that_would_be_too_old_after_it():
     assert "u0" in engine.trained
     assert max(engine.ages) == 1
     assert controller.metrics()["curriculum/total/expired"] == 0
+
+
+def test_without_waiting_a_slow_prompt_is_generated_again_by_the_weights_of_now():
+    controller = ahead(1.0, gen_batch_size=4, max_staleness=1, stale="drop")
+    engine = Engine(controller)
+    engine.dispatch()
+    for _ in range(2):  # u0 is slow
+        for _ in range(BATCH):
+            engine.answer(1, [True, True])
+        engine.train()
+        engine.dispatch()
+    engine.answer(0, [True, True])
+    assert controller.metrics()["curriculum/total/expired"] == 1
+    assert "u0" in controller.live_uids()
+    engine.dispatch()
+    for _ in range(2 * BATCH):
+        engine.answer(list(engine.entries).index("u0") if "u0" in engine.entries else 0, [True, True])
+        if controller.is_ready_for_training():
+            engine.train()
+        engine.dispatch()
+    assert engine.trained.count("u0") == 1
+    assert max(engine.ages) <= 1
+    assert controller.rollout_conservation()["expired"] == 2
+    assert_all_is_accounted_for(controller)
 
 
 def test_a_batch_is_ready_while_others_are_in_flight_and_these_come_with_an_older_version():
