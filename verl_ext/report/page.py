@@ -97,7 +97,9 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise ConfigError("plotly is not installed, which draws the charts: pip install verl-signal[report]") from None
+        raise ConfigError(
+            "plotly is not installed, which draws the charts: pip install 'verl-signal[report]'"
+        ) from None
 
     return get_plotlyjs()
 

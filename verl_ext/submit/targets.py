@@ -160,7 +160,8 @@ def sky(options: argparse.Namespace, config: DictConfig) -> Submission:
         working_dir=str(options.working_dir),
         storage=options.storage,
         mount=options.mount,
-        setup=options.setup or (["pip install -e '.[gpu]'"] if run["gpus"] else ["make setup VENV=$HOME/verl-signal"]),
+        setup=options.setup
+        or (["pip install -e '.[gpu,report]'"] if run["gpus"] else ["make setup VENV=$HOME/verl-signal"]),
         command=["python", *options.command],
     )
     path = Path("outputs/submit", f"{run['name']}.sky.yaml")

@@ -1,6 +1,9 @@
 """A run that has ended writes its page, and says where it is; if that fails, the run has ended all the same."""
 
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,12 +35,19 @@ def test_a_page_that_fails_does_no_harm(folder: RunFolder, capsys: pytest.Captur
     assert capsys.readouterr().out == ""
 
 
-def test_without_plotly_or_a_summary_there_is_no_page(
+def test_without_plotly_there_is_a_command_instead_of_a_page(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(run_page, "find_spec", lambda name: None)
     run_page.write_page(folder)
-    monkeypatch.undo()
+    said = capsys.readouterr().out
+    assert "pip install 'verl-signal[report]', then python -m verl_ext.report run" in said
+    assert not (folder.path / "report.html").exists()
+    subprocess.run([sys.executable, *shlex.split(said.partition("then python")[2])], check=True, capture_output=True)
+    assert (folder.path / "report.html").exists()
+
+
+def test_without_a_summary_there_is_no_page(folder: RunFolder, capsys: pytest.CaptureFixture[str]):
     folder.summary.unlink()
     run_page.write_page(folder)
     assert capsys.readouterr().out == ""
