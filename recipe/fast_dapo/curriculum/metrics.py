@@ -13,10 +13,22 @@ from recipe.fast_dapo.curriculum.grading import WHOLE_BAND
 _OUTCOMES = {
     "screened": ("prompts", "prompts whose screening has ended"),
     "qualified": ("prompts", "screened prompts with 0 < pass rate < 1, or in curriculum.band, which are continued"),
-    "all_wrong": ("prompts", "screened prompts dropped because no rollout passed, or as too hard for curriculum.band"),
-    "all_right": ("prompts", "screened prompts dropped as all rollouts passed, or as too easy for curriculum.band"),
-    "all_wrong_kept": ("prompts", "prompts of all_wrong that are trained on, with train_on=all"),
-    "all_right_kept": ("prompts", "prompts of all_right that are trained on, with train_on=all"),
+    "all_wrong": (
+        "prompts",
+        "screened prompts of which no rollout passed (or too hard for curriculum.band), dropped; with train_on=all: 0",
+    ),
+    "all_right": (
+        "prompts",
+        "screened prompts whose rollouts all passed (or too easy for curriculum.band), dropped; with train_on=all: 0",
+    ),
+    "all_wrong_kept": (
+        "prompts",
+        "with train_on=all: screened prompts of which no rollout passed (or too hard for curriculum.band), trained on",
+    ),
+    "all_right_kept": (
+        "prompts",
+        "with train_on=all: screened prompts whose rollouts all passed (or too easy for curriculum.band), trained on",
+    ),
     "failed": ("events", "generation calls that returned fewer rollouts of a prompt than asked"),
     "expired": (
         "prompts",
