@@ -9,6 +9,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from verl_ext.core.compat import undecorated
 from verl_ext.trainer import loading
+from verl_ext.trainer.detached_actor import CopyingActorWorker
 from verl_ext.trainer.parts import Part
 
 # Roles that include the actor.
@@ -29,22 +30,16 @@ def replace_workers(classes: dict[Role, Any], parts: list[Part], device: str) ->
     wanted = loading.worker_class(parts)
     for role in ACTORS:
         if role in classes:
-            classes[role] = ray.remote(_joined(wanted, _actor(undecorated(classes[role]), device)))
+            classes[role] = ray.remote(_joined(wanted, _actor(undecorated(classes[role]))))
     if device == "cpu" and Role.Critic in classes:
         from verl_ext.cpu.engine import CPUTrainingWorker
 
         classes[Role.Critic] = ray.remote(CPUTrainingWorker)
 
 
-def _actor(verls: type, device: str) -> type:
-    """The class that verl decorated, behind Ray's actor class; on the CPU, our version of it."""
-    if not issubclass(verls, DetachActorWorker):
-        return ActorRolloutRefWorker
-    if device != "cpu":
-        return DetachActorWorker
-    from verl_ext.cpu.detached_actor import CPUDetachActorWorker
-
-    return CPUDetachActorWorker
+def _actor(verls: type) -> type:
+    """The class that verl decorated, behind Ray's actor class, or our version of it."""
+    return CopyingActorWorker if issubclass(verls, DetachActorWorker) else ActorRolloutRefWorker
 
 
 def _joined(wanted: type | None, verls: type) -> type:
