@@ -16,8 +16,10 @@ from verl_ext.report.run import RunSource
 from verl_ext.report.run_records import read_run
 from verl_ext.report.run_samples import NUM_STEPS, NUM_TEXTS
 from verl_ext.report.server import make_server
+from verl_ext.report.warning_rules import LOGS
 
 ACCURACY = "val-core/arithmetic/acc/mean@1"
+LOGS_FOLDER = "/tmp/ray/session_2026/logs"
 
 
 def _page(command: list[str], output: Path) -> Path:
@@ -33,6 +35,7 @@ def fast_dapo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = MadeRun(folder)
     run.write_settings()
     run.train(40).train(40, **{"curriculum/unaccounted_rollouts": 3.0}).finish()
+    run.status.change(logs=LOGS_FOLDER)
     write_influence(folder, steps=12, size=60, with_text=True)
     return folder
 
@@ -63,6 +66,7 @@ def _drawn(page, metric: str):
 
 def _hover(page, chart, share: float = 0.5, height: float = 0.5) -> str:
     """Text of the hover label at these fractions of the chart's width and height."""
+    chart.scroll_into_view_if_needed()
     box = chart.locator(".nsewdrag").first.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + share * box["width"], box["y"] + height * box["height"])
@@ -88,6 +92,7 @@ def test_the_overview_says_what_is_wrong_and_where_time_and_rollouts_went(viewer
     expect(page.locator("#facts")).to_contain_text(
         "12.0 % → 80.0 % (+68.0 points), ± 3.5 points at most (95 %, 512 prompts)"
     )
+    expect(page.locator("#facts tr").filter(has_text=LOGS)).to_contain_text(LOGS_FOLDER)
     expect(page.locator(".warning.problem")).to_contain_text("unaccounted rollouts")
     expect(page.locator(".warning.problem")).to_contain_text("at steps 80")
     rows = [row.split("\t") for row in page.locator("#conservation tbody").inner_text().splitlines()]

@@ -1,5 +1,7 @@
 """Warnings: each is there exactly if its cause is, and says where it is and what to do."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from verl_ext.report.curves import columns
 from verl_ext.report.recipe_pages import all_pages
 from verl_ext.report.run_facts import numbers, phase_columns, phases
 from verl_ext.report.run_warnings import find_warnings, null_steps
-from verl_ext.report.warning_rules import RULES
+from verl_ext.report.warning_rules import LOGS, RULES
 from verl_ext.run.metrics_stream import STEP
 
 HEALTHY = {
@@ -70,6 +72,13 @@ def test_each_cause_has_its_warning_at_its_step(metric, value, title, level):
     assert (warning.title, warning.level, warning.steps, warning.metric) == (title, level, (7,), metric)
     assert warning.what
     assert warning.remedy
+
+
+def test_a_remedy_that_sends_to_a_log_names_the_row_with_its_folder():
+    remedies = [rule.remedy for rule in (*(rule for pages in all_pages() for rule in pages.rules), *RULES)]
+    to_a_log = [remedy for remedy in remedies if re.search(r"\blogs?\b(?!-)", remedy)]
+    assert len(to_a_log) >= 3
+    assert [remedy for remedy in to_a_log if LOGS not in remedy] == []
 
 
 def test_one_cause_of_nan_is_one_warning():

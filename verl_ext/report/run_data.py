@@ -18,6 +18,7 @@ from verl_ext.report.recipe_pages import all_pages
 from verl_ext.report.run_records import RunRecords
 from verl_ext.report.run_state import run_state
 from verl_ext.report.run_warnings import find_warnings, null_steps
+from verl_ext.report.warning_rules import LOGS
 from verl_ext.run.metrics_stream import STEP
 from verl_ext.run.pace import wall_clock
 
@@ -50,6 +51,7 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
         "about": [f"run folder: {run.path}"],
         "views": list(views),
         "last_write": run.last_write,
+        "logs": [LOGS, str(logs)] if (logs := run.status.get("logs")) else None,
         "findings": [list(map(str, pair)) for pair in _pairs((run.summary or {}).get("findings"))],
         "command": command(run),
         "num_val_prompts": run.first_validation.get("num_prompts"),
@@ -67,7 +69,9 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
         ],
         "nulls": {name: steps for name, steps in nulls.items() if name in table},
         "accuracies": curves.accuracies(table),
-        "glossary": curves.explained(table),
+        # A warning may name a metric that was never a number.
+        "glossary": curves.explained({*table, *nulls}),
+        "verls_own": curves.verls_own({*table, *nulls}),
         "groups": curves.groups(table),
         "headlines": curves.headlines(name for name in table if name != STEP),
     }

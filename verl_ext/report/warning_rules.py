@@ -4,6 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
+# The row of a run's facts with their folder: a remedy that sends to a log names it.
+LOGS = "logs of workers and engines"
+
+
 @dataclass(frozen=True)
 class Rule:
     """Warns if `is_odd` holds at any step for the metrics that begin with `metric`."""

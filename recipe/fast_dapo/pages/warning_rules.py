@@ -1,6 +1,6 @@
 """Warnings to show before anyone trusts a Fast DAPO run. Pure."""
 
-from verl_ext.report.warning_rules import Rule
+from verl_ext.report.warning_rules import LOGS, Rule
 
 RULES = (
     Rule(
@@ -26,7 +26,7 @@ RULES = (
         "curriculum/failed",
         lambda value: value > 0,
         "up to {worst:g} calls of a step returned fewer rollouts than requested ({count} of {of} steps)",
-        "see the log of the rollout engine",
+        f"the cause is in the {LOGS}",
     ),
     Rule(
         "problem",
@@ -34,7 +34,7 @@ RULES = (
         "curriculum/given_up",
         lambda value: value > 0,
         "up to {worst:g} prompts of a step were dropped after failed calls ({count} of {of} steps)",
-        "generation failed again and again: see the log of the rollout engine",
+        f"generation failed repeatedly: the cause is in the {LOGS}",
     ),
     Rule(
         "problem",

@@ -1,6 +1,6 @@
 """Warnings to show before anyone trusts a golden-redaction run. Pure."""
 
-from verl_ext.report.warning_rules import Rule
+from verl_ext.report.warning_rules import LOGS, Rule
 
 RULES = (
     Rule(
@@ -9,7 +9,7 @@ RULES = (
         "golden/sandbox/infrastructure_error",
         lambda value: value > 0,
         "programs were not judged, up to {worst:.1%} per step ({count} of {of} steps); they have no label",
-        "give the sandbox fewer workers or more memory, or see its log: the machine may be overloaded",
+        f"the machine may be overloaded: give the sandbox fewer workers or more memory, or read the {LOGS}",
     ),
     Rule(
         "look",

@@ -33,6 +33,7 @@
     for (const [text, name] of names) if (numbers[name]) rows.push([text, number(numbers[name])]);
     if (numbers.seconds) rows.push(["seconds in steps", duration(numbers.seconds)]);
     if (state.since) rows.push(["started", `${runs.moment(state.since)}${state.host ? ` on ${state.host}` : ""}`]);
+    if (index.logs) rows.push(index.logs);
     if (index.last_write) rows.push(["last record", runs.moment(index.last_write)]);
     return plainTable("facts", ["", ""], rows);
   }
@@ -46,19 +47,19 @@
       file !== null && !report.isLive ? el("a", { href: file }, file) : el("code", {}, command),
     );
 
-  const warning = (one) =>
+  const warning = (index, one) =>
     el(
       "li",
       { class: `warning ${one.level}` },
       el("strong", {}, `${one.level === "problem" ? "⚠ " : ""}${one.title}`),
       " ",
-      one.what,
+      runs.withMetrics(index, one.what),
       el("div", { class: "note" }, "→ ", one.remedy),
       el(
         "div",
         { class: "note" },
         one.steps.length ? `at steps ${runs.ranges(one.steps)} ` : "",
-        one.metric ? report.link({ view: "curves", metrics: one.metric }, {}, "show the curve") : "",
+        one.metric ? report.link({ view: "curves", metrics: one.metric }, runs.explained(index, one.metric), "show the curve") : "",
       ),
     );
 
@@ -162,7 +163,7 @@
                 : "Warnings",
             ),
             index.warnings.length
-              ? el("ul", { id: "warnings" }, index.warnings.map(warning))
+              ? el("ul", { id: "warnings" }, index.warnings.map((one) => warning(index, one)))
               : el("p", { class: "note" }, "No warnings."),
           ),
           parts,
@@ -189,7 +190,7 @@
                     names.length > 1 ? `validation accuracy of ${names.length} sets` : names[0],
                   ),
                 ),
-                el("div", { class: "note meaning" }, index.glossary[names[0]] ?? ""),
+                el("div", { class: "note meaning" }, runs.meaning(index, names[0])),
                 chart,
               ),
             ),
