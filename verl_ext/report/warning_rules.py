@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-
 # The row of a run's facts with their folder: a remedy that sends to a log names it.
 LOGS = "logs of workers and engines"
 

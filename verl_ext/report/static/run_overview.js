@@ -47,19 +47,19 @@
       file !== null && !report.isLive ? el("a", { href: file }, file) : el("code", {}, command),
     );
 
-  const warning = (index, one) =>
+  const warning = (one) =>
     el(
       "li",
       { class: `warning ${one.level}` },
       el("strong", {}, `${one.level === "problem" ? "⚠ " : ""}${one.title}`),
       " ",
-      runs.withMetrics(index, one.what),
+      one.what,
       el("div", { class: "note" }, "→ ", one.remedy),
       el(
         "div",
         { class: "note" },
         one.steps.length ? `at steps ${runs.ranges(one.steps)} ` : "",
-        one.metric ? report.link({ view: "curves", metrics: one.metric }, runs.explained(index, one.metric), "show the curve") : "",
+        one.metric ? report.link({ view: "curves", metrics: one.metric }, {}, "show the curve") : "",
       ),
     );
 
@@ -163,7 +163,7 @@
                 : "Warnings",
             ),
             index.warnings.length
-              ? el("ul", { id: "warnings" }, index.warnings.map((one) => warning(index, one)))
+              ? el("ul", { id: "warnings" }, index.warnings.map(warning))
               : el("p", { class: "note" }, "No warnings."),
           ),
           parts,
@@ -190,7 +190,7 @@
                     names.length > 1 ? `validation accuracy of ${names.length} sets` : names[0],
                   ),
                 ),
-                el("div", { class: "note meaning" }, runs.meaning(index, names[0])),
+                el("div", { class: "note meaning" }, index.glossary[names[0]] ?? ""),
                 chart,
               ),
             ),
