@@ -148,7 +148,8 @@ UNSUPPORTED = (
     ),
     Unsupported(
         "trainer.v1.separate_async.hybrid_rollout.enable_switch",
-        _with_curriculum(is_set),
+        # Without engines on the trainer's devices verl ignores it, with a warning.
+        _with_curriculum(lambda value, config: bool(value) and bool(config.actor_rollout_ref.hybrid_engine)),
         "verl lends the trainer's devices by its own count of finished prompts, which the curriculum does not update. "
         "Set it to false, or curriculum.enable=false",
     ),

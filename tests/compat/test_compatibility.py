@@ -67,6 +67,7 @@ REFUSED = [
         ("actor_rollout_ref.rollout.top_p=0.9", "actor_rollout_ref.rollout.top_p=0.9", "max_probs_diff=null"),
         ("actor_rollout_ref.rollout.top_k=20", "actor_rollout_ref.rollout.top_k=20", "val_kwargs.top_k is free"),
     )),
+    ("fast_dapo", f"{SEPARATE} model_engine=torchtitan", "model_engine=torchtitan: separate_async", "colocate_async"),
     ("fast_dapo", "model_engine=torchtitan trainer.save_freq=500", "trainer.save_freq=500", "save_freq=-1"),
     ("fast_dapo", "model_engine=torchtitan curriculum.max_num_gen_batches=8", "curriculum.max_num", "at 0"),
     ("fast_dapo", "model_engine=torchtitan critic.enable=true", "critic.strategy=torchtitan", "critic.enable=false"),
@@ -127,6 +128,7 @@ ACCEPTED = [
     ),
     *((name, f"{SEPARATE} actor_rollout_ref.hybrid_engine=false") for name in ("fast_dapo", "tracin")),
     ("tracin", f"{SEPARATE} {LENDING}=true"),
+    ("fast_dapo", f"{SEPARATE} {LENDING}=true actor_rollout_ref.hybrid_engine=false"),
     ("fast_dapo", f"{SEPARATE} actor_rollout_ref.model.lora_rank=8"),
     *(
         (name, f"actor_rollout_ref.rollout.name={engine}")
@@ -137,7 +139,13 @@ ACCEPTED = [
     ("fast_dapo", "actor_rollout_ref.actor.strategy=fsdp"),
     ("fast_dapo", "actor_rollout_ref.actor.strategy=fsdp critic.strategy=fsdp critic.enable=true"),
     *(("fast_dapo", f"model_engine={engine} critic.enable=true") for engine in ("megatron", "veomni")),
-    *(("fast_dapo", f"{SEPARATE} model_engine={engine}") for engine in ENGINES),
+    *(("fast_dapo", f"{SEPARATE} model_engine={engine}") for engine in ENGINES if engine != "torchtitan"),
+    # It then keeps no weights.
+    (
+        "fast_dapo",
+        f"{SEPARATE} model_engine=torchtitan algorithm.rollout_correction.bypass_mode=true "
+        "engine_guard.max_probs_diff=null",
+    ),
     ("fast_dapo", "model_engine=megatron actor_rollout_ref.model.lora.rank=8"),
     # Without influence scores its trainer is verl's.
     *(("tracin", f"tracin.enable=false actor_rollout_ref.model.lora_rank=0 model_engine={e}") for e in ENGINES),

@@ -117,6 +117,11 @@ def _sends_weights_without_adapter(value: Any, config: DictConfig) -> bool:
     return bool(value) and has_engines_apart(config) and not config.actor_rollout_ref.model.lora.merge
 
 
+def _keeps_weights(config: DictConfig) -> bool:
+    """Whether verl keeps the actor's weights on the CPU for old log-probs."""
+    return has_engines_apart(config) and not OmegaConf.select(config, "algorithm.rollout_correction.bypass_mode")
+
+
 def _makes_whole_batches(updates: Any, config: DictConfig) -> bool:
     is_count = isinstance(updates, int) and updates > 0
     return is_count and config.data.train_batch_size == updates * config.actor_rollout_ref.actor.ppo_mini_batch_size
@@ -246,6 +251,12 @@ SHARED = (
         "none of verl's model engines has this name. Set it to dp (FSDP), megatron, torchtitan or veomni",
     ),
     Unsupported(
+        "model_engine",
+        lambda value, config: value == TORCHTITAN.name and _keeps_weights(config),
+        "separate_async keeps the actor's weights before old log-probs, which verl cannot do with torchtitan. Set "
+        "another model_engine, or trainer.v1.trainer_mode=colocate_async",
+    ),
+    Unsupported(
         "model_engine", _is_on_the_cpu(is_none_of("dp")), "the CPU backend trains only with FSDP2. Leave it at dp"
     ),
     Unsupported(
@@ -295,19 +306,15 @@ SHARED = (
         "the engine guard would compare the rollouts' probabilities with themselves. Set bypass_mode=false, or "
         "engine_guard.max_probs_diff=null to disable the guard",
     ),
-    Unsupported(
-        "actor_rollout_ref.rollout.top_p",
-        _cuts_reported_probabilities(1),
-        "the engine reports probabilities over the remaining tokens, the actor computes them over all tokens, and the "
-        "engine guard would end the run. Set rollout.top_p=1.0 (val_kwargs.top_p is free), or "
-        "engine_guard.max_probs_diff=null to disable the guard",
-    ),
-    Unsupported(
-        "actor_rollout_ref.rollout.top_k",
-        _cuts_reported_probabilities(-1, 0),
-        "the engine reports probabilities over the remaining tokens, the actor computes them over all tokens, and the "
-        "engine guard would end the run. Set rollout.top_k=-1 (val_kwargs.top_k is free), or "
-        "engine_guard.max_probs_diff=null to disable the guard",
+    *(
+        Unsupported(
+            f"actor_rollout_ref.rollout.{key}",
+            _cuts_reported_probabilities(*whole),
+            "the engine reports probabilities over the remaining tokens, the actor computes them over all tokens, and "
+            f"the engine guard would end the run. Set rollout.{key}={whole[0]} (val_kwargs.{key} is free), or "
+            "engine_guard.max_probs_diff=null to disable the guard",
+        )
+        for key, whole in (("top_p", (1.0,)), ("top_k", (-1, 0)))
     ),
     *_NO_ROUNDING,
 )
