@@ -69,7 +69,7 @@ class Trainer(Protocol):
         ...
 
     def fetch_prompts(self) -> TensorDict:
-        """The next `data.gen_batch_size` rows of verl's loader, each with a new `uid`."""
+        """The next rows of verl's loader, each with a new `uid`: `data.gen_batch_size`, one in asynchronous modes."""
         ...
 
     def save_unfinished_step(self) -> None:
