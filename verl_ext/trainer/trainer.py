@@ -131,7 +131,7 @@ class SignalTrainer(RecordedTrainer):
         return self.timed(_WAITING)
 
     def fetch_prompts(self) -> TensorDict:
-        """The next `data.gen_batch_size` rows of verl's loader, each with a new `uid`."""
+        """The next rows of verl's loader, each with a new `uid`: `data.gen_batch_size`, one in asynchronous modes."""
         return self._fetch_one_gen_batch()
 
     def save_unfinished_step(self) -> None:
