@@ -77,7 +77,7 @@ def test_hopeless_prompts_come_after_those_that_teach(viewer, tmp_path: Path):
     first = states.index("hopeless")
     assert first > 0
     assert all(mixed for mixed, _ in counts[:first])
-    # Counted by training alone, a hopeless prompt would come before some of those that teach.
+    # Counted only by training, a hopeless prompt would come before some of those that teach.
     assert counts[first][1] > min(trained for mixed, trained in counts if mixed)
     page.locator(".head [role=columnheader]", has_text="mixed").hover()
     expect(page.locator("#tip")).to_have_text("times its rollouts differed, so that it taught")

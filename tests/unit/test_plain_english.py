@@ -102,6 +102,17 @@ TURNS = (
         "a noun: 'the content of a group'",
         "It prints what a group has.",
     ),
+    Turn(r"\b[Ww]hat (?:it|they) makes? of\b", "'how it interprets'", "The run says what it makes of three options."),
+    Turn(r"\bknown of (?:an?|the|each|every)\b", "'known about'", "What is known of a prompt that was never seen."),
+    Turn(
+        r"(?<!\bare )(?<!\bis )(?<!\bnot )\ball the same ?(?=[.,;:)|]|$)", "'still'", "The run has ended all the same."
+    ),
+    Turn(r"\bnow and then\b", "'occasionally'", "It keeps a copy of the weights now and then."),
+    Turn(
+        r"(?<!\bthere )\b(?:is|are) no \w+ to \w+ (?:by|with|from)\b",
+        "'is not a useful …'",
+        "The difference is no direction to select by.",
+    ),
     Turn(r"\btells? (?:all|nothing|little|much)\b", "'is informative'", "Features that tell nothing cost nothing."),
 )
 

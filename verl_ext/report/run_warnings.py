@@ -135,7 +135,7 @@ def _nulls(nulls: Mapping[str, Sequence[int]], recorded: Sequence[int]) -> Itera
         left = {name: own for name, own in left.items() if name not in together}
         more = f" and {len(together) - _NUM_NAMED} more" if len(together) > _NUM_NAMED else ""
         lasts = steps == [step for step in recorded if step >= steps[0]] and len(steps) > 1
-        where = f"from step {steps[0]} on" if lasts else f"at step {steps[0]}" if len(steps) == 1 else "now and then"
+        where = f"from step {steps[0]} on" if lasts else f"at step {steps[0]}" if len(steps) == 1 else "at some steps"
         remedy = (
             f"inspect the batch and the gradient of step {steps[0]}"
             if _is_grave(leader)

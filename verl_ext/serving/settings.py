@@ -15,7 +15,7 @@ class EngineGuardSettings(Settings):
 
     max_probs_diff: float | None = Field(default=0.05, gt=0)
     """Largest mean |p_rollout - p_actor| over the tokens that the current weights generated; above it the run ends,
-    because the engine serves other weights than the actor trains. null: no guard. Different bf16 kernels already differ
+    because vLLM's weights no longer match the actor's. null: no guard. Different bf16 kernels already differ
     by about 0.005; the CPU backend (float32) sets a much tighter bound."""
 
     max_unchecked_steps: int = Field(default=10, ge=1)

@@ -1,6 +1,6 @@
 """verl's actor of `separate_async`, which keeps weights of earlier updates, for weights in the memory of the CPU.
 
-verl 0.9.1 keeps weights before it computes old log-probs, and the engine guard does so now and then. With FSDP2 and
+verl 0.9.1 keeps weights before it computes old log-probs, and the engine guard does so occasionally. With FSDP2 and
 VeOmni they are `tensor.cpu()`. If the weights are already on the CPU (`param_offload`, `offload_policy`, VeOmni's
 `enable_fsdp_offload`, the CPU backend), this is the trained tensor itself, and restoring kept weights undoes updates.
 verl's copies of FSDP1's and Megatron's weights are separate tensors.

@@ -28,6 +28,6 @@ def test_generation_goes_on_before_all_files_are_read_for_their_checksums(tmp_pa
         return describe_files(folder, names)
 
     monkeypatch.setattr(checkpointing, "describe_by_nodes", describe)
-    checkpointing.save(trainer, {"parts": {}}, save_verls, lambda: events.append("generation goes on"))  # type: ignore[arg-type]
-    assert events == ["verl's files", "generation goes on", "checksums", "published"]
+    checkpointing.save(trainer, {"parts": {}}, save_verls, lambda: events.append("generation continues"))  # type: ignore[arg-type]
+    assert events == ["verl's files", "generation continues", "checksums", "published"]
     assert (tmp_path / "global_step_3/data.pt").read_bytes() == b"rows"

@@ -356,7 +356,7 @@ def test_verls_validation_logs_the_same_numbers():
     )["val"]["acc"]
     estimates = summarize_data_set("val", "val.parquet", range(20), samples_P, (1, 4)).estimates
     assert found["mean@4"] == pytest.approx(estimates["avg@4"].value)
-    # Resampled with replacement, which misses a single right sample now and then.
+    # Resampled with replacement, which occasionally misses a single right sample.
     assert 0 < estimates["pass@4"].value - found["best@4/mean"] < 0.1
 
 

@@ -1,4 +1,4 @@
-"""A run that has ended writes its page, and says where it is; if that fails, the run has ended all the same."""
+"""A run that has ended writes its page, and says where it is; if that fails, the run has still ended."""
 
 import json
 import shlex
