@@ -1,4 +1,4 @@
-"""The figures in the README's sentences are those of the published leaderboard and of the benchmarks' tables.
+"""The figures in sentences of the README and of the benchmarks are those of the leaderboard and the benchmarks' tables.
 
 `test_leaderboard_summary.py` compares its table.
 """
@@ -82,6 +82,14 @@ def test_two_phases_are_compared_with_uniform_sampling_of_the_same_number_of_upd
     assert ROWS["B", "two_phase"].updates == ROWS["B", "uniform_rloo"].updates
 
 
+def test_the_benchmarks_say_what_filter_groups_needs_on_every_pool():
+    figures = found(
+        r"verl's `filter_groups` needs <n> on pool B, <n> on E, <n> on C, <n> on T and <n> on D\.",
+        running_text("docs/benchmarks.md"),
+    )
+    assert figures == tuple(to_25(pool, "filter_groups") for pool in "BECTD")
+
+
 # ------------------------------ figures of the pages ------------------------------
 
 
@@ -93,6 +101,10 @@ def test_a_price_on_training_gives_the_figures_of_its_last_run():
     assert choose == measured
     assert (uniform, uniform_trained) == found(r"; uniform RLOO <n> \[[^]]+] and <n> trained on", LEADERBOARD)
     assert (choose, trained) == found(r"to \+25; measured <n>k and <n>k\.", LEADERBOARD)
+    of_the_overview = found(
+        r"choose needs <n> generated and <n> trained on, uniform RLOO <n> and <n>\.", running_text("docs/benchmarks.md")
+    )
+    assert of_the_overview == (choose, trained, uniform, uniform_trained)
 
 
 def test_hidden_states_need_as_many_rollouts_as_measured():
