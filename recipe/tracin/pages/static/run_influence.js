@@ -27,7 +27,7 @@
         barmode: "overlay",
         legend: { orientation: "h", y: 1.14 },
         margin: { l: 64, r: 12, t: 8, b: 40 },
-        xaxis: { title: { text: "influence score (the end bins hold all beyond them)" } },
+        xaxis: { title: { text: "influence score (end bins: all beyond)" } },
         yaxis: { title: { text: "samples" }, type: "log" },
       },
     );
@@ -65,7 +65,8 @@
       }),
       {
         height: 260,
-        legend: { orientation: "h", y: 1.15 },
+        // Filled bands would reverse it.
+        legend: { orientation: "h", y: 1.15, traceorder: "normal" },
         margin: { l: 64, r: 12, t: 8, b: 38 },
         xaxis: { title: { text: "step (click one to see its samples)" } },
         yaxis: { title: { text: "score" } },
