@@ -17,7 +17,6 @@ from verl_ext.report.__main__ import main
 from verl_ext.report.compare_data import accuracy_points, level_rows
 from verl_ext.report.curves import columns
 from verl_ext.report.run_records import read_run
-from verl_ext.run.metrics_stream import STEP, MetricsStream
 from verl_ext.run.run_folder import RunFolder
 
 
@@ -268,48 +267,7 @@ def test_a_run_that_has_written_nothing_yet_is_shown(viewer, tmp_path: Path):
     expect(page.locator("#main")).to_contain_text("No step is recorded yet")
 
 
-# ------------------------------ curves ------------------------------
-
-
-def test_nan_is_marked_on_the_curve_which_keeps_the_range_of_the_run(viewer, tmp_path: Path):
-    stream = MetricsStream(tmp_path / "run" / "metrics.jsonl")
-    for step in range(1, 21):
-        value = float("nan") if step >= 13 else 1 / step
-        stream.append({STEP: step, "actor/grad_norm": value, "actor/pg_loss": value, "critic/score/mean": 0.5})
-    one = viewer()
-    page = one.open(_page(["run", str(tmp_path / "run")], tmp_path / "report.html"))
-    expect(page.locator(".warning")).to_have_count(1)
-    expect(page.locator(".warning")).to_contain_text("NaN or Inf from step 13 on")
-    chart = page.locator("figure[data-metric='actor/grad_norm'] .chart")
-    expect(chart).to_have_attribute("data-nulls", "8")
-    shapes, reach = chart.evaluate("chart => [chart.layout.shapes.map((one) => one.x0), chart.layout.xaxis.range]")
-    assert shapes == list(range(13, 21))
-    assert reach[1] >= 20
-    expect(page.locator("figure[data-metric='critic/score/mean'] .chart")).to_have_attribute("data-nulls", "0")
-
-
-def test_four_validation_sets_are_one_chart(viewer, tmp_path: Path):
-    stream = MetricsStream(tmp_path / "run" / "metrics.jsonl")
-    sets = ("aime24", "amc23", "openai/gsm8k", "openai/mmlu/algebra")
-    for step in (1, 2, 3):
-        accuracy = {f"val-core/{name}/acc/{kind}": step / 9 for name in sets for kind in ("mean@32", "best@32/mean")}
-        stream.append({STEP: step, "critic/score/mean": 0.5, "actor/entropy": 1 / step, **accuracy})
-    page = viewer().open(_page(["run", str(tmp_path / "run")], tmp_path / "report.html"))
-    chart = page.locator("figure[data-metric=accuracies] .chart")
-    expect(chart.locator(".main-svg").first).to_be_visible()
-    assert chart.evaluate("chart => chart.data.map(({name}) => name)") == list(sets)
-    expect(page.locator("figure[data-metric]")).to_have_count(3)
-
-
-def test_metrics_say_what_they_mean(viewer, report_page):
-    page = viewer().open(report_page)
-    figure = page.locator("figure[data-metric='curriculum/qualified_share']")
-    expect(figure.locator(".meaning")).to_contain_text("qualified / screened")
-    figure.locator("figcaption a").hover()
-    expect(page.locator("#tip")).to_contain_text("qualified / screened")
-    page.goto(f"{page.url}?view=curves")
-    page.locator("aside label", has_text="entropy").first.hover()
-    expect(page.locator("#tip")).to_contain_text("entropy of the policy")
+# ------------------------------ addresses ------------------------------
 
 
 def test_an_address_that_names_nothing_says_so_and_leads_back(viewer, report_page, trace_page):

@@ -25,6 +25,7 @@ from verl_ext.report.curves import (
     quantile,
     short,
     smooth,
+    verls_own,
 )
 from verl_ext.report.run_config import config_rows, differences, flatten, origin, override_keys
 from verl_ext.run.metrics_stream import STEP
@@ -99,7 +100,9 @@ def test_four_validation_sets_leave_room_for_what_else_says_whether_it_learns():
 
 
 def test_metrics_are_explained_by_our_glossaries_and_verls_own_by_one_more():
-    found = explained(["tracin/selection_ratio", "actor/grad_norm", "critic/score/mean", "my/own"])
+    names = ["tracin/selection_ratio", "actor/grad_norm", "critic/score/mean", "my/own", "actor/new", "{model}/new"]
+    found = explained(names)
+    assert verls_own(names) == ["actor/new"]
     assert list(found) == ["tracin/selection_ratio", "actor/grad_norm", "critic/score/mean"]
     assert found["critic/score/mean"] == "reward of the batch's rollouts, as the reward function returns it [score]"
 

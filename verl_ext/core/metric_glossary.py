@@ -183,6 +183,16 @@ VERLS_METRICS: Glossary = {
 }
 
 
+def is_verls(name: str) -> bool:
+    """Whether a metric is in one of verl's groups, so that it is verl's own if no glossary describes it."""
+    return name.partition("/")[0] in _verls_groups()
+
+
+@functools.cache
+def _verls_groups() -> frozenset[str]:
+    return frozenset(group for name in VERLS_METRICS if "{" not in (group := name.partition("/")[0]))
+
+
 def find_entry(name: str, glossary: Glossary) -> str | None:
     """The glossary's entry for a metric: its name, or the pattern that matches it; None without one."""
     if name in glossary:

@@ -19,7 +19,7 @@ from verl_ext.report.plots import add_png_arguments, write_pngs
 from verl_ext.report.run import style_block
 from verl_ext.report.run_config import differences, flatten
 from verl_ext.report.run_data import run_line
-from verl_ext.report.run_facts import numbers
+from verl_ext.report.run_facts import NUMBERS, numbers
 from verl_ext.report.run_records import RunRecords, read_run, stamp
 from verl_ext.report.run_state import status_stamp
 from verl_ext.run.metrics_stream import STEP
@@ -76,9 +76,11 @@ def _blocks(runs: list[RunRecords]) -> dict[str, str]:
         "views": ["curves", "numbers", "configuration"],
         "runs": lines,
         "glossary": curves.explained(known),
+        "verls_own": curves.verls_own(known),
         "groups": curves.groups(known),
         "headlines": curves.headlines(known - {STEP}),
         "numbers": number_rows([line["numbers"] for line in lines]),
+        "number_meanings": NUMBERS,
         "common_step": common,
         "common_numbers": number_rows([numbers(None, _until(run, common)) for run in runs]),
         "levels": level_rows([accuracy_points(table) for table in tables]),

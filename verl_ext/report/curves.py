@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from verl_ext.core.metric_glossary import VERLS_METRICS, find_entry
+from verl_ext.core.metric_glossary import VERLS_METRICS, find_entry, is_verls
 from verl_ext.launch.recipe import glossaries, recipes
 from verl_ext.report.recipe_pages import all_pages
 from verl_ext.run.metrics_stream import STEP
@@ -88,6 +88,13 @@ def explained(names: Iterable[str]) -> dict[str, str]:
                 found[name] = f"{meaning} [{unit}]"
                 break
     return found
+
+
+def verls_own(names: Iterable[str]) -> list[str]:
+    """verl's metrics that no glossary describes."""
+    names = list(names)
+    known = explained(names)
+    return [name for name in names if is_verls(name) and name not in known]
 
 
 def smooth(values: Sequence[float | None], weight: float) -> list[float | None]:

@@ -69,7 +69,9 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
         ],
         "nulls": {name: steps for name, steps in nulls.items() if name in table},
         "accuracies": curves.accuracies(table),
-        "glossary": curves.explained(table),
+        # A warning may name a metric that was never a number.
+        "glossary": curves.explained({*table, *nulls}),
+        "verls_own": curves.verls_own({*table, *nulls}),
         "groups": curves.groups(table),
         "headlines": curves.headlines(name for name in table if name != STEP),
     }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from verl_ext.core.metric_glossary import METRICS
 from verl_ext.launch.recipe import all_phases
 from verl_ext.run.metrics_stream import STEP
 from verl_ext.run.summary import seconds_by_phase
@@ -12,6 +13,18 @@ _TIMER = "timing_s/"
 VALIDATION = "validation"
 
 Columns = Mapping[str, Sequence[float | None]]
+
+_TOTALS = ("rollouts_generated", "rollouts_trained", "tokens_generated", "tokens_trained", "seconds")
+NUMBERS: Mapping[str, str] = {
+    "val_accuracy_before": "mean over the validation sets, before the first step",
+    "val_accuracy_after": "mean over the validation sets, at the last validation",
+    "val_accuracy_best": "mean over the validation sets, at the best validation",
+    "global_steps": "RL steps so far",
+    "total_training_steps": "RL steps of the whole run, as configured",
+    "rollouts_avoided": "estimate: the continuation of the prompts whose screening was not mixed",
+    **{name: METRICS[f"training/total/{name}"][1] for name in _TOTALS},
+}
+"""Headline number -> its meaning; a recipe's summary may have others."""
 
 
 def numbers(summary: Mapping[str, Any] | None, records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -25,10 +38,7 @@ def numbers(summary: Mapping[str, Any] | None, records: Sequence[Mapping[str, An
         "val_accuracy_best": max(accuracies) if accuracies else None,
         "global_steps": last.get(STEP),
     }
-    found |= {
-        name: last.get(f"training/total/{name}")
-        for name in ("rollouts_generated", "rollouts_trained", "tokens_generated", "tokens_trained", "seconds")
-    }
+    found |= {name: last.get(f"training/total/{name}") for name in _TOTALS}
     found |= {name: value for name, value in (summary or {}).items() if value is not None}
     return {name: value for name, value in found.items() if type(value) in (int, float)}
 

@@ -53,10 +53,18 @@
   const shownDifference = (name, difference) =>
     `${difference > 0 ? "+" : "−"}${points(name) ? `${(100 * Math.abs(difference)).toFixed(1)} points` : name === "seconds" ? runs.duration(Math.abs(difference)) : number(Math.abs(difference))}`;
 
-  const numberRows = (rows, withDifferences) =>
+  // The name of a number with its meaning as a tip.
+  const named = (index, name, where = "") =>
+    el(
+      "span",
+      { tip: [Object.hasOwn(index.number_meanings, name) ? index.number_meanings[name] : "of summary.json; no glossary describes it"] },
+      `${name.replaceAll("_", " ")}${where}`,
+    );
+
+  const numberRows = (index, rows, withDifferences) =>
     rows.map(([name, values, differences]) =>
       row(
-        name.replaceAll("_", " "),
+        named(index, name),
         values.map((value, place) =>
           el(
             "td",
@@ -133,7 +141,7 @@
         ...index.common_numbers.map(([name, values]) => {
           const all = numberOf(groups, values);
           return row(
-            `${name.replaceAll("_", " ")} at step ${index.common_step}`,
+            named(index, name, ` at step ${index.common_step}`),
             all.map((one) => numberCell(one, all[0], name)),
           );
         }),
@@ -203,14 +211,14 @@
         part(
           `Up to step ${index.common_step}, which all runs have reached`,
           el("p", { class: "note" }, `In parentheses: the difference to ${index.runs[0].name}.`),
-          table("common", runHead(index), numberRows(index.common_numbers, true)),
+          table("common", runHead(index), numberRows(index, index.common_numbers, true)),
         ),
         part(
           "Whole runs",
           table("numbers", runHead(index), [
             row("recipe", text(index.runs.map((run) => run.recipe))),
             row("state", text(index.runs.map((run) => state(run.state)))),
-            ...numberRows(index.numbers, false),
+            ...numberRows(index, index.numbers, false),
           ]),
         ),
       );

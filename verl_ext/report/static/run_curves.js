@@ -153,7 +153,7 @@
                 "×",
               ),
             ),
-            el("div", { class: "note meaning" }, index.glossary?.[name] ?? ""),
+            el("div", { class: "note meaning" }, runs.meaning(index, name)),
             el("div", { class: "chart" }),
           ),
         );

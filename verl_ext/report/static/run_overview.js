@@ -47,19 +47,20 @@
       file !== null && !report.isLive ? el("a", { href: file }, file) : el("code", {}, command),
     );
 
-  const warning = (one) =>
+  const warning = (index, one) =>
     el(
       "li",
       { class: `warning ${one.level}` },
       el("strong", {}, `${one.level === "problem" ? "⚠ " : ""}${one.title}`),
       " ",
-      one.what,
+      runs.withMetrics(index, one.what),
       el("div", { class: "note" }, "→ ", one.remedy),
       el(
         "div",
         { class: "note" },
         one.steps.length ? `at steps ${runs.ranges(one.steps)} ` : "",
-        one.metric ? report.link({ view: "curves", metrics: one.metric }, {}, "show the curve") : "",
+        // A metric that was never a number has no curve.
+        one.metric && runs.groupOf(index, one.metric) ? report.link({ view: "curves", metrics: one.metric }, runs.explained(index, one.metric), "show the curve") : "",
       ),
     );
 
@@ -163,7 +164,7 @@
                 : "Warnings",
             ),
             index.warnings.length
-              ? el("ul", { id: "warnings" }, index.warnings.map(warning))
+              ? el("ul", { id: "warnings" }, index.warnings.map((one) => warning(index, one)))
               : el("p", { class: "note" }, "No warnings."),
           ),
           parts,
@@ -190,7 +191,7 @@
                     names.length > 1 ? `validation accuracy of ${names.length} sets` : names[0],
                   ),
                 ),
-                el("div", { class: "note meaning" }, index.glossary[names[0]] ?? ""),
+                el("div", { class: "note meaning" }, runs.meaning(index, names[0])),
                 chart,
               ),
             ),

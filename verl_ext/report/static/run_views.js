@@ -176,11 +176,24 @@ globalThis.runs = (() => {
   // "val-core/openai/gsm8k/acc/mean@32" as "openai/gsm8k": the name of a set may have slashes.
   const shortName = (metric) => metric.split("/").slice(1, -2).join("/") || metric;
 
+  // What a metric means by a glossary; null without an entry.
+  const meaning = (index, metric) => (Object.hasOwn(index.glossary, metric) ? index.glossary[metric] : null);
+
   // A metric's name with what it means as a tip.
   const explained = (index, metric) => {
-    const meaning = index.glossary?.[metric];
-    return meaning ? { tip: [metric, meaning] } : { tip: [metric, "one of verl's own metrics"] };
+    const other = index.verls_own.includes(metric) ? "one of verl's own metrics" : "no glossary describes it";
+    return { tip: [metric, meaning(index, metric) ?? other] };
   };
+
+  // A sentence in which the names of metrics have their meaning as a tip.
+  const withMetrics = (index, text) =>
+    text
+      .split(/([^\s,]+)/u)
+      .map((part) =>
+        groupOf(index, part) !== undefined || meaning(index, part) !== null || index.verls_own.includes(part)
+          ? el("code", explained(index, part), part)
+          : part,
+      );
 
   // Calls `draw` of an element when it comes into sight, and again after `mark`.
   function whenSeen() {
@@ -304,7 +317,9 @@ globalThis.runs = (() => {
     series,
     drawMetric,
     drawMetrics,
+    meaning,
     explained,
+    withMetrics,
     whenSeen,
     plainTable,
     duration,
