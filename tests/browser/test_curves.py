@@ -39,6 +39,37 @@ def test_nan_is_marked_on_the_curve_which_keeps_the_range_of_the_run(viewer, tmp
     expect(page.locator("figure[data-metric='critic/score/mean'] .chart")).to_have_attribute("data-nulls", "0")
 
 
+def test_nan_of_several_runs_is_marked_in_the_colours_of_the_runs(viewer, tmp_path: Path):
+    nans = {"a": {13, 14, 15}, "b": set(), "c": {14, 19}, "always": set(range(1, 21))}
+    for name, steps in nans.items():
+        stream = MetricsStream(tmp_path / name / "metrics.jsonl")
+        for step in range(1, 21):
+            loss = float("nan") if step in steps else 1 / step
+            stream.append({STEP: step, "training/total/rollouts_generated": 64 * step, "actor/pg_loss": loss})
+    file = _page(["compare", *(str(tmp_path / name) for name in nans)], tmp_path / "c.html")
+    page = viewer().open(file, "?metrics=actor/pg_loss,training/total/rollouts_generated&x=rollouts")
+    chart = page.locator("figure[data-metric='actor/pg_loss'] .chart")
+    expect(chart).to_have_attribute("data-nulls", "25")
+    marks, curves = chart.evaluate(
+        "chart => [chart.layout.shapes.map((one) => [one.line.color, one.x0, one.y0, one.y1]),"
+        " Object.fromEntries(chart.data.map((one) => [one.name, one.line.color]))]"
+    )
+    swatches = page.locator("#runs .swatch").evaluate_all(
+        "all => all.map((one) => getComputedStyle(one).backgroundColor)"
+    )
+    assert len(set(swatches)) == 4
+    found = {color: {x / 64 for own, x, _, _ in marks if own == color} for color, *_ in marks}
+    # A run without any number has no curve.
+    always = next(color for color in found if color not in curves.values())
+    assert found == {curves["a"]: nans["a"], curves["c"]: nans["c"], always: nans["always"]}
+    # None hides another.
+    rows = {color: {(low, high) for own, _, low, high in marks if own == color} for color in found}
+    (lowest, middle, highest) = sorted(row for own in rows.values() for row in own)
+    assert lowest[1] <= middle[0] < middle[1] <= highest[0]
+    other = page.locator("figure[data-metric='training/total/rollouts_generated'] .chart")
+    expect(other).to_have_attribute("data-nulls", "0")
+
+
 def test_four_validation_sets_are_one_chart(viewer, tmp_path: Path):
     stream = MetricsStream(tmp_path / "run" / "metrics.jsonl")
     sets = ("aime24", "amc23", "openai/gsm8k", "openai/mmlu/algebra")

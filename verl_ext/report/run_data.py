@@ -67,7 +67,6 @@ def run_index(run: RunRecords, views: Sequence[str]) -> dict[str, Any]:
         "own_pages": [
             entry for pages in all_pages() for page in pages.own_pages if (entry := page.entry(run.path)) is not None
         ],
-        "nulls": {name: steps for name, steps in nulls.items() if name in table},
         "accuracies": curves.accuracies(table),
         # A warning may name a metric that was never a number.
         "glossary": curves.explained({*table, *nulls}),
@@ -85,6 +84,7 @@ def run_line(run: RunRecords, table: Mapping[str, Sequence[float | None]]) -> di
         "state": run_state(run.status, run.summary, run.metrics),
         "numbers": {name: curves.short(value) for name, value in run_facts.numbers(run.summary, run.metrics).items()},
         "axes": {choice: [curves.short(value) for value in curves.axis(table, choice)] for choice in curves.AXES},
+        "nulls": null_steps(run.metrics),
     }
 
 

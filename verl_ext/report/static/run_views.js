@@ -123,15 +123,21 @@ globalThis.runs = (() => {
     return values.size === 1 && value > 0 ? { range: [0, 2 * value] } : {};
   }
 
-  // Red marks at the foot of a chart where the metric was NaN or infinite.
+  // Marks at the foot of a chart where the metric was NaN or infinite: red, or of several runs each in its colour, one
+  // row above the other.
   function nullMarks(index, metrics, axis) {
-    const steps = new Set(metrics.flatMap((metric) => index.nulls?.[metric] ?? []));
-    if (steps.size === 0) return [];
-    return index.axes.step.flatMap((step, row) => {
-      const x = index.axes[axis]?.[row] ?? null;
-      if (!steps.has(step) || x === null) return [];
-      return [{ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 0.08, line: { color: "#D55E00", width: 2 } }];
-    });
+    const found = (index.runs ?? [index])
+      .map((run, place) => ({ run, place, steps: new Set(metrics.flatMap((metric) => (Object.hasOwn(run.nulls, metric) ? run.nulls[metric] : []))) }))
+      .filter(({ steps }) => steps.size > 0);
+    const height = Math.min(0.08, 0.4 / found.length);
+    return found.flatMap(({ run, place, steps }, row) =>
+      run.axes.step.flatMap((step, record) => {
+        const x = run.axes[axis][record] ?? null;
+        if (!steps.has(step) || x === null) return [];
+        const color = index.runs ? colour(placeOf(index, place)) : "#D55E00";
+        return [{ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: row * height, y1: (row + 1) * height, line: { color, width: 2 } }];
+      }),
+    );
   }
 
   // Of the whole run: a curve that ends early is seen to do so.
