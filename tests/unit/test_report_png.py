@@ -1,10 +1,13 @@
 """Curves as pictures: the chosen ones, without a browser, and an error says what cannot be drawn."""
 
+import re
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from verl_ext.report.__main__ import main
+from verl_ext.report.compare import default_output
 from verl_ext.run.metrics_stream import STEP, MetricsStream
 from verl_ext.run.run_folder import RunFolder
 
@@ -82,3 +85,27 @@ def test_every_run_has_a_page_of_its_own(runs, capsys):
     assert main(["compare", *map(str, runs)]) == 0
     (page,) = runs[0].parent.glob("*.html")
     assert page.name == f"compare-{runs[0].name}-{runs[1].name}.html"
+
+
+def test_every_comparison_has_a_page_of_its_own(tmp_path: Path):
+    def page(*runs: str) -> str:
+        found = default_output(Namespace(paths=[tmp_path / run for run in runs])).relative_to(tmp_path)
+        assert len(found.name.encode()) < 150
+        return str(found)
+
+    assert page("a/run", "b/run") == "a/compare-a-run-b-run.html"
+    assert page("a/run", "c/run") == "a/compare-a-run-c-run.html"
+    assert page("a/x", "a/y") == "a/compare-x-y.html"
+    assert page("a", "a/seed/y") == "compare-a-a-seed-y.html"
+    long = "x" * 60
+    comparisons = [
+        # The shortest names that differ are the same in both comparisons.
+        ("a/x", "b/y"), ("a/x", "c/y"),
+        (f"{long}1", f"{long}2"), (f"{long}1", f"{long}3"), (f"{long}2", f"{long}1"),
+        # Of three bytes each, and too long for a file name.
+        ("随" * 80, "b"), ("随" * 80, "c"),
+    ]  # fmt: skip
+    assert len({page(*runs) for runs in comparisons}) == len(comparisons)
+    cut = page(*comparisons[2])
+    assert re.fullmatch(rf"compare-{long}1-x+-[0-9a-f]{{6}}\.html", cut)
+    assert page(*comparisons[2]) == cut

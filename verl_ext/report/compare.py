@@ -1,6 +1,8 @@
 """The comparison's command: several runs on one page."""
 
 import argparse
+import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,8 @@ NAME = "compare"
 HELP = "Several runs on one page: curves over steps, seconds or rollouts, their numbers, and configuration differences."
 
 SCRIPTS = ("charts.js", "seeds.js", "run_views.js", "run_curves.js", "compare.js", "run.js")
+
+_MAX_NAME = 100  # bytes of the runs' names in a page's file
 
 
 class CompareSource:
@@ -103,9 +107,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def default_output(options: argparse.Namespace) -> Path:
-    """Next to the first run, named after all of them."""
+    """Next to the first run, named after all of them: each by its path below the folder that has them all."""
     paths = [path.resolve() for path in options.paths]
-    return paths[0].parent / f"compare-{'-'.join(path.name for path in paths)[:100]}.html"
+    common = os.path.commonpath([path.parent for path in paths])
+    name = "-".join("-".join(path.relative_to(common).parts) for path in paths)
+    if len(os.fsencode(name)) > _MAX_NAME:
+        # Names that begin alike must not become the same.
+        digits = hashlib.sha256(os.fsencode("\n".join(map(str, paths)))).hexdigest()[:6]
+        name = f"{os.fsencode(name)[:_MAX_NAME].decode(errors='ignore')}-{digits}"
+    return paths[0].parent / f"compare-{name}.html"
 
 
 def source(options: argparse.Namespace) -> CompareSource:
