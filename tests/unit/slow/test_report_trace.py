@@ -154,6 +154,14 @@ def test_movement_is_judged_for_what_was_measured_and_labelled():
     assert found[1]["engine_moved"] is None
 
 
+@pytest.mark.parametrize(("advantage", "after", "distance"), [(1, -0.7, 0.2), (-1, -1.6, 0.4), (-1, -2.5, 0.5)])
+def test_the_table_has_the_distance_that_is_left_to_the_target(advantage: int, after: float, distance: float):
+    (row,) = blocks_of([make_entry(actions=[make_action(5, advantage=advantage, after=after)])])["index"]["rows"]
+    moved, left = row[-2:]
+    assert moved == pytest.approx(abs(after + 1.0))
+    assert left == pytest.approx(distance)
+
+
 def test_labels_passes_and_failures_are_counted():
     rollouts = [
         {"text": "", "reward": 1, "statuses": ["ok"]},
