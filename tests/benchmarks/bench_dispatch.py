@@ -28,6 +28,7 @@ from omegaconf import OmegaConf
 from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 
+from verl_ext.core import garbage
 from verl_ext.serving.agent_loop import RolloutReport, SignalAgentLoopManager, SignalAgentLoopWorker
 from verl_ext.serving.rollout_key import rollout_key
 
@@ -42,6 +43,7 @@ class AnsweringWorker(SignalAgentLoopWorker):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(OmegaConf.create(), None)
+        garbage.exempt_start_up()
         self._seconds = seconds
         self._tasks: set[asyncio.Task] = set()
 
@@ -128,6 +130,7 @@ def main() -> None:
     parser.add_argument("--own", nargs="+", type=float, default=[1.0, 0.35], help="share of prompts, one per call")
     parser.add_argument("--workers", type=int, default=8, help="agent-loop workers (verl's default is 8)")
     args = parser.parse_args()
+    garbage.exempt_start_up()  # as the trainer and the product's workers do
     ray.init(num_cpus=args.workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     print("| in flight | one per call | driver, ms per prompt | all workers, ms per prompt | answers per second |")
     print("|---|---|---|---|---|")
