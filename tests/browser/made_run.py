@@ -180,6 +180,6 @@ def write_influence(folder: Path, steps: int, size: int, with_text: bool = False
             score = chance.gauss(0.002 * reward, 0.003) if chance.random() < 0.6 else 0.0
             record = {"step": step, "index": place % 7, "key": f"key-{step}_{place}_0", "reward": reward}
             record |= {"advantage": reward - 0.4, "score": score, "weight": float(score > 0)}
-            texts = {"prompt": f"{HOSTILE} What is 1 + 1?", "response": f"It is {place}. {HOSTILE}"}
+            texts = {"prompt": f"{HOSTILE} What is 1 + 1?", "response": f"It is {place}. \u202e\u2067evil {HOSTILE}"}
             records.append(record | (texts if with_text else {}))
     JsonLines(folder / INFLUENCE).append(records)

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -49,6 +50,22 @@ def test_is_the_run_healthy_and_where_did_time_go(viewer, report_page):
     expect(page.locator("#main")).to_contain_text("No warnings.")
     expect(page.locator("#main")).to_contain_text("Time by phase: 1 h 0 min in all")
     expect(page.locator("#phases .main-svg").first).to_be_visible()
+    # The legend of the areas over time: above them, each phase in the colour of its bar.
+    over_time = page.locator("#phases-over-time")
+    entries = over_time.locator(".legend .traces")
+    expect(entries.first).to_be_visible()
+    legend = entries.evaluate_all(
+        "all => all.map((one) => [one.querySelector('.legendtext').textContent,"
+        " getComputedStyle(one.querySelector('.legendlines path')).stroke])"
+    )
+    bars = page.locator("#phases").evaluate(
+        "chart => chart.data[0].y.map((y, i) => [y, chart.data[0].marker.color[i]])"
+    )
+    shown = {name: f"rgb({', '.join(str(int(hex[i : i + 2], 16)) for i in (1, 3, 5))})" for name, hex in bars}
+    assert sorted(name for name, _ in legend) == ["generation", "log-probs", "rest", "update", "validation"]
+    assert dict(legend) == {name: shown[name] for name, _ in legend}
+    box, areas = (over_time.locator(part).first.bounding_box() for part in (".legend", ".nsewdrag"))
+    assert box["y"] + box["height"] <= areas["y"]
 
 
 def _counts(page: Any) -> list[tuple[int, int]]:
@@ -166,7 +183,8 @@ def test_which_rollouts_had_the_highest_influence_and_what_do_they_say(viewer, r
     assert scores == sorted(scores, reverse=True)
     assert scores[-1] > 0
     said = rows.first.locator("button.response").inner_text()
-    assert said.startswith("It is ")
+    # Characters that reverse the direction of the text after them are shown as their codes.
+    assert re.match(r"It is \d+\. ⟨U\+202E⟩⟨U\+2067⟩evil ", said)
     clicks.on(rows.first.locator("button.response"))
     expect(page.locator("#response")).to_have_text(said)
     expect(page.locator("#sample")).to_contain_text("What is 1 + 1?")
@@ -255,6 +273,20 @@ def test_what_a_run_is_doing_is_said(viewer, tmp_path: Path, status, badge, word
     page = viewer().open(_ended(tmp_path / "run", **status))
     expect(page.locator(".state")).to_have_text(badge)
     expect(page.locator("#state")).to_have_text(re.compile(words))
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        ("Asia/Kathmandu", "2026-01-15 17:45:00 (UTC+05:45)"),
+        ("America/St_Johns", "2026-01-15 08:30:00 (UTC\N{MINUS SIGN}03:30)"),
+        ("UTC", "2026-01-15 12:00:00 (UTC+00:00)"),
+    ],
+)
+def test_times_are_those_of_the_reader_with_their_zone(viewer, tmp_path: Path, zone, shown):
+    began = datetime(2026, 1, 15, 12, tzinfo=UTC).timestamp()
+    page = viewer(timezone_id=zone).open(_ended(tmp_path / "run", host="h", started=time.time() - began))
+    expect(page.locator("#facts tr").filter(has_text="started")).to_have_text(f"started{shown} on h")
 
 
 def test_a_run_that_has_written_nothing_yet_is_shown(viewer, tmp_path: Path):
