@@ -79,7 +79,7 @@ class CommandServer:
         """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=120)  # it frees everything that it imported, which takes long on a busy machine
 
 
 def _serve() -> None:
