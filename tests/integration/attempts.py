@@ -8,18 +8,27 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 from lab import ROOT, TINY
 
+from verl_ext.run.metrics_stream import STEP, read_metrics
+
 SHARED_MEMORY = Path("/dev/shm")
 
 # A user sets nothing: `+backend=cpu` must be enough.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"}
 
+# Variables of a command in which `plain_engine.py` serves under vLLM's name.
+PLAIN_AS_VLLM = {
+    "PLAIN_ENGINE_NAME": "vllm",
+    # In this order, as the plugin registers the CPU backend's vLLM.
+    "VERL_USE_EXTERNAL_MODULES": "verl_ext.plugin,plain_engine",
+    "PYTHONPATH": str(Path(__file__).parent),
+}
 
 OWN = ("recipe.fast_dapo.main",)
 VERLS = ("verl.trainer.main_ppo", "+recipe=fast_dapo")
@@ -54,6 +63,7 @@ class Attempt:
         saved: Step of the newest checkpoint afterwards.
         orphans: Its processes that were still running half a minute later.
         segments: Shared-memory names of its engines, as recorded in its ledger at the time of the fault.
+        processes: Titles of its processes at that time.
     """
 
     code: int
@@ -62,12 +72,19 @@ class Attempt:
     saved: int
     orphans: list[str]
     segments: set[str]
+    processes: list[str]
 
 
 def saved_step(run_dir: Path) -> int:
     """Step of the newest checkpoint; 0 without one."""
     tracker = run_dir / "checkpoints/latest_checkpointed_iteration.txt"
     return int(tracker.read_text()) if tracker.exists() else 0
+
+
+def last_step(records: Path) -> int:
+    """Step of the last complete record of a file of JSON lines; 0 without one."""
+    found = read_metrics(records)
+    return found[-1].get(STEP, found[-1].get("step")) if found else 0
 
 
 def attempt(
@@ -77,13 +94,15 @@ def attempt(
     fault: Callable[[psutil.Process], None],
     timeout_s: float = 180,
     program: Sequence[str] = OWN,
+    variables: Mapping[str, str] | None = None,
 ) -> Attempt:
     """Start the command in its own session; when `is_time`, apply `fault` to it, and wait for it to end."""
+    # verl's own command chooses its platform before it knows about the backend.
+    added = dict(variables or {}) if program is OWN else {**(variables or {}), "VERL_PLATFORM": "cpu"}
     process = subprocess.Popen(
         command(run_dir, *overrides, program=program),
         cwd=ROOT,
-        # verl's own command chooses its platform before it knows about the backend.
-        env=ENVIRONMENT if program is OWN else ENVIRONMENT | {"VERL_PLATFORM": "cpu"},
+        env=ENVIRONMENT | added,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -103,6 +122,7 @@ def attempt(
             assert time.monotonic() < deadline, f"the moment never came: {''.join(printed)[-3000:]}"
             time.sleep(0.05)
         segments, tree = _engine_segments(run_dir), driver.children(recursive=True)
+        processes = [_describe(process) for process in tree]
         began = time.monotonic()
         fault(driver)
         code = process.wait(timeout=timeout_s)
@@ -113,7 +133,63 @@ def attempt(
     _, alive = psutil.wait_procs(tree, timeout=30)
     reader.join(timeout=30)
     orphans = [_describe(orphan) for orphan in alive]
-    return Attempt(code, "".join(printed), seconds, saved_step(run_dir), orphans, segments)
+    return Attempt(code, "".join(printed), seconds, saved_step(run_dir), orphans, segments, processes)
+
+
+def kill_after_a_step_past_the_checkpoint(
+    run_dir: Path, overrides: list[str], records: Sequence[str], variables: Mapping[str, str] | None = None
+) -> Attempt:
+    """Start the command and kill it (SIGKILL) when a step after its newest checkpoint has ended: a resume must take
+    that step back.
+
+    Args:
+        run_dir: folder of the run.
+        overrides: of the command; `trainer.save_freq` must be above 1, or every step has its checkpoint.
+        records: names of the run's files of JSON lines, which then have records of that step.
+        variables: added to the command's environment.
+    """
+    killed = attempt(
+        run_dir,
+        overrides,
+        lambda _: 0 < saved_step(run_dir) < last_step(run_dir / "metrics.jsonl"),
+        psutil.Process.kill,
+        variables=variables,
+    )
+    assert killed.code == -signal.SIGKILL
+    reached = {name: last_step(run_dir / name) for name in ("metrics.jsonl", *records)}
+    assert min(reached.values()) > killed.saved > 0, f"no step to take back after step {killed.saved}: {reached}"
+    return killed
+
+
+def resume_to_the_end(
+    run_dir: Path, overrides: list[str], killed: Attempt, variables: Mapping[str, str] | None = None
+) -> None:
+    """Run the command of a killed attempt again, to its end."""
+    resumed = attempt(
+        run_dir,
+        overrides,
+        lambda _: saved_step(run_dir) > killed.saved,
+        lambda _: None,
+        timeout_s=800,
+        variables=variables,
+    )
+    assert resumed.code == 0, resumed.printed[-3000:]
+    assert resumed.orphans == []
+
+
+def assert_one_step_was_taken_back(run_dir: Path, saved: int, steps: int) -> None:
+    """Every step up to `steps` has one record, and those of the steps after checkpoint `saved` were made again."""
+    made = [record[STEP] for record in read_metrics(run_dir / "metrics.jsonl")]
+    assert made == list(range(1, steps + 1))
+    taken_back = [record[STEP] for record in read_metrics(run_dir / "metrics.superseded.jsonl")]
+    assert taken_back == [saved + 1]
+
+
+def assert_the_guard_compared(run_dir: Path, saved: int) -> None:
+    """The engine guard compared rollouts, also after the resume from checkpoint `saved`, and engine and actor agree."""
+    compared = [record for record in read_metrics(run_dir / "metrics.jsonl") if "engine_guard/probs_diff_max" in record]
+    assert any(record[STEP] > saved for record in compared)
+    assert max(record["engine_guard/probs_diff_max"] for record in compared) < 1e-4
 
 
 def press_ctrl_c(driver: psutil.Process) -> None:

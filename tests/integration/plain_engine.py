@@ -1,13 +1,15 @@
 """A rollout engine in plain PyTorch behind verl's interface for rollout servers, under SGLang's name.
 
 It has what verl requires of any engine (`generate`, sleeping, weights, abort and resume) and nothing specific to vLLM
-or to us. A run finds it through `VERL_USE_EXTERNAL_MODULES=plain_engine`, with this folder on PYTHONPATH.
+or to us. A run finds it through `VERL_USE_EXTERNAL_MODULES=plain_engine`, with this folder on PYTHONPATH. Commands
+refuse every engine but vLLM on the CPU backend: for them it takes vLLM's name (`attempts.PLAIN_AS_VLLM`).
 
 Requests join and leave the batch between two tokens; every token takes a forward pass over the whole texts, which is
 fast enough for a model of 200,000 parameters.
 """
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +20,7 @@ from verl.workers.rollout.base import _ROLLOUT_REGISTRY, BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 from verl.workers.rollout.utils import ensure_async_iterator
 
-NAME = "sglang"
+NAME = os.environ.get("PLAIN_ENGINE_NAME", "sglang")
 
 
 @dataclass
@@ -36,12 +38,12 @@ class Request:
 class PlainServer:
     """A server; verl's client calls `generate`, its checkpoint engine and its trainers the rest."""
 
-    def __init__(self, model_path: str, response_length: int, end_tokens: list[int]) -> None:
+    def __init__(self, model_path: str, response_length: int, max_num_seqs: int, end_tokens: list[int]) -> None:
         from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(1)
         self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
-        self.response_length, self.end_tokens = response_length, end_tokens
+        self.response_length, self.max_num_seqs, self.end_tokens = response_length, max_num_seqs, end_tokens
         self.version: int | None = None
         self.active: list[Request] = []
         self.work, self.admitted = asyncio.Event(), asyncio.Event()
@@ -87,27 +89,27 @@ class PlainServer:
     async def _serve(self) -> None:
         while True:
             await self.work.wait()
-            if self.active:
-                self._next_tokens()
-                for request in [each for each in self.active if self._has_ended(each)]:
+            if served := self.active[: self.max_num_seqs]:
+                self._next_tokens(served)
+                for request in [each for each in served if self._has_ended(each)]:
                     self._end(request, "completed")
             else:
                 self.work.clear()
             await asyncio.sleep(0)
 
     @torch.no_grad()
-    def _next_tokens(self) -> None:
-        texts = [request.prompt + request.tokens for request in self.active]
+    def _next_tokens(self, served: list[Request]) -> None:
+        texts = [request.prompt + request.tokens for request in served]
         longest = max(map(len, texts))
         # Padded on the right: what follows a text's last token does not affect it.
         ids = torch.tensor([text + [0] * (longest - len(text)) for text in texts])
         mask = torch.tensor([[1] * len(text) + [0] * (longest - len(text)) for text in texts])
         logits = self.model(ids, attention_mask=mask).logits
         last = logits[torch.arange(len(texts)), torch.tensor([len(text) - 1 for text in texts])]
-        temperatures = torch.tensor([[max(request.temperature, 1e-6)] for request in self.active])
+        temperatures = torch.tensor([[max(request.temperature, 1e-6)] for request in served])
         log_probs = torch.log_softmax(last / temperatures, dim=-1)
         chosen = torch.multinomial(log_probs.exp(), 1)
-        for request, token, log_prob in zip(self.active, chosen[:, 0], log_probs.gather(1, chosen)[:, 0], strict=True):
+        for request, token, log_prob in zip(served, chosen[:, 0], log_probs.gather(1, chosen)[:, 0], strict=True):
             request.tokens.append(int(token))
             request.log_probs.append(float(log_prob))
 
@@ -165,7 +167,7 @@ class PlainReplica(RolloutReplica):
                 max_concurrency=self.max_concurrency,
                 scheduling_strategy=ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False),
             )
-            .remote(str(model.local_path), self.config.response_length, _end_tokens(model))
+            .remote(str(model.local_path), self.config.response_length, self.config.max_num_seqs, _end_tokens(model))
         )
         await server.__ray_ready__.remote()
         self.servers = [server]

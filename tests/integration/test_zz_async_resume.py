@@ -1,30 +1,40 @@
 """Runs of verl's trainers as a user starts them, killed (SIGKILL) and resumed to the end: both asynchronous ones with
-rollouts in flight; two phases, and choose with TracIn's selection.
+rollouts in flight; two phases, and choose with TracIn's selection; with vLLM, and with an engine in plain PyTorch.
 
-Two phases in the synchronous trainer: test_command_line.py. Engines other than vLLM are refused on the CPU backend, and
-checkpoints do not depend on the engine.
+Two phases in the synchronous trainer with vLLM: test_command_line.py.
 """
 
 import json
-import signal
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from attempts import attempt, saved_step
+from attempts import (
+    PLAIN_AS_VLLM,
+    assert_one_step_was_taken_back,
+    assert_the_guard_compared,
+    kill_after_a_step_past_the_checkpoint,
+    resume_to_the_end,
+)
 from lab import DATA
 from test_training_asynchronous import COLOCATE, ENGINES_APART, SEPARATE
 
 from recipe.fast_dapo.curriculum.records import TrainingGroup
-from verl_ext.run.metrics_stream import STEP, read_metrics
+from verl_ext.run.metrics_stream import read_metrics
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
 
 STEPS, PROMPTS = 6, 8
+# A checkpoint after every second step; killed after a third one, which the resumed run makes again.
+TAKEN_BACK = (
+    f"trainer.total_training_steps={STEPS}",
+    "trainer.save_freq=2",
+    # Copies of the weights wherever no rollout of the current ones is trained on.
+    "engine_guard.max_unchecked_steps=1",
+)
 MODES = {"sync": (), "colocate": COLOCATE, "separate": (*SEPARATE, ENGINES_APART)}
 TRACIN = (
     "tracin.enable=true",
@@ -50,10 +60,11 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A trainer, and how prompts and samples are chosen."""
+    """A trainer, how prompts and samples are chosen, and an engine."""
 
     mode: str
     method: str
+    engine: str = "vllm"
 
 
 CASES = [
@@ -62,36 +73,46 @@ CASES = [
     Case("sync", "choose_tracin"),
     Case("colocate", "choose_tracin"),
     Case("separate", "choose_tracin"),
+    *(Case(mode, method, "plain") for mode in MODES for method in METHODS),
 ]
+# Titles of the engines' processes.
+ENGINES = {"vllm": "VLLM::EngineCore", "plain": "ray::PlainServer"}
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case.mode}-{case.method}")
+@dataclass(frozen=True)
+class Resumed:
+    """A run that was killed after a step past its checkpoint `saved`, and resumed to its end."""
+
+    folder: Path
+    saved: int
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case.mode}-{case.method}-{case.engine}")
 def case(request: pytest.FixtureRequest) -> Case:
     """Module-scoped: one run serves all tests of a case."""
     return request.param
 
 
 @pytest.fixture(scope="module")
-def run_dir(case: Case, demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp(f"{case.mode}_{case.method}") / "run"
-    overrides = [
-        f"trainer.total_training_steps={STEPS}",
-        "trainer.save_freq=1",
-        "curriculum.schedule=streaming",
-        *MODES[case.mode],
-        *METHODS[case.method],
-    ]
-    killed = attempt(folder, overrides, lambda _: saved_step(folder) >= 2, psutil.Process.kill)
-    assert killed.code == -signal.SIGKILL
-    assert 2 <= killed.saved < STEPS
+def run(case: Case, demo_assets: None, tmp_path_factory: pytest.TempPathFactory) -> Resumed:
+    folder = tmp_path_factory.mktemp(f"{case.mode}_{case.method}_{case.engine}") / "run"
+    variables = PLAIN_AS_VLLM if case.engine == "plain" else None
+    overrides = [*TAKEN_BACK, "curriculum.schedule=streaming", *MODES[case.mode], *METHODS[case.method]]
+    records = ["prompts.jsonl"] if case.method == "two_phase" else ["prompts.jsonl", "influence.jsonl"]
+    killed = kill_after_a_step_past_the_checkpoint(folder, overrides, records, variables)
+    found = {name for name, title in ENGINES.items() if any(title in process for process in killed.processes)}
+    assert found == {case.engine}
     # Separate engines may have finished all rollouts in flight by the time of the checkpoint; these then wait.
     live = {"sync": (), "colocate": ("first", "second"), "separate": ("first", "second", "training")}[case.mode]
     at_kill = _controller(folder, killed.saved)
     assert not live or any(at_kill[name] for name in live), "nothing was in flight or waiting: this run shows nothing"
-    resumed = attempt(folder, overrides, lambda _: saved_step(folder) > killed.saved, lambda _: None, timeout_s=800)
-    assert resumed.code == 0, resumed.printed[-3000:]
-    assert resumed.orphans == []
-    return folder
+    resume_to_the_end(folder, overrides, killed, variables)
+    return Resumed(folder, killed.saved)
+
+
+@pytest.fixture
+def run_dir(run: Resumed) -> Path:
+    return run.folder
 
 
 def _curriculum(folder: Path, step: int) -> dict[str, Any]:
@@ -113,8 +134,12 @@ def _by_index(events: Iterable[dict[str, Any]], name: str) -> Counter[Any]:
     return Counter(event["index"] for event in events if event["event"] == name)
 
 
-def test_every_step_is_made_once(run_dir: Path):
-    assert [record[STEP] for record in read_metrics(run_dir / "metrics.jsonl")] == list(range(1, STEPS + 1))
+def test_every_step_is_made_once_and_the_one_past_the_checkpoint_again(run: Resumed):
+    assert_one_step_was_taken_back(run.folder, run.saved, STEPS)
+
+
+def test_the_guard_compared_engine_and_actor(run: Resumed):
+    assert_the_guard_compared(run.folder, run.saved)
 
 
 def test_every_rollout_is_trained_on_or_waits(run_dir: Path, case: Case):

@@ -6,18 +6,21 @@ curriculum: test_zz_async_resume.py.
 
 import json
 import pickle
-import signal
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from attempts import attempt, saved_step
-from test_zz_async_resume import MODES, PROMPTS, STEPS, TRACIN
+from attempts import (
+    assert_one_step_was_taken_back,
+    assert_the_guard_compared,
+    kill_after_a_step_past_the_checkpoint,
+    resume_to_the_end,
+)
+from test_zz_async_resume import MODES, PROMPTS, STEPS, TAKEN_BACK, TRACIN
 
-from verl_ext.run.metrics_stream import STEP, read_metrics
+from verl_ext.run.metrics_stream import read_metrics
 from verl_ext.serving.rollout_key import uid_of
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(2400)]
@@ -42,7 +45,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Killed:
-    """A run that was killed once and resumed."""
+    """A run that was killed after a step past its checkpoint `saved`, and resumed."""
 
     folder: Path
     at_kill: Stored
@@ -69,24 +72,24 @@ def run(request: pytest.FixtureRequest, demo_assets: None, tmp_path_factory: pyt
     """Module-scoped: one run serves all tests of a mode."""
     mode = request.param
     folder = tmp_path_factory.mktemp(mode) / "run"
-    overrides = [f"trainer.total_training_steps={STEPS}", "trainer.save_freq=1", *MODES[mode], *OWN_BATCHES]
-    killed = attempt(folder, overrides, lambda _: saved_step(folder) >= 2, psutil.Process.kill)
-    assert killed.code == -signal.SIGKILL
-    assert 2 <= killed.saved < STEPS
+    overrides = [*TAKEN_BACK, *MODES[mode], *OWN_BATCHES]
+    killed = kill_after_a_step_past_the_checkpoint(folder, overrides, ["influence.jsonl"])
     at_kill = Stored(set(), set()) if mode == "sync" else _stored(folder, killed.saved)
     assert mode == "sync" or at_kill.prompts, "nothing was in flight or waiting: this run shows nothing"
-    resumed = attempt(folder, overrides, lambda _: saved_step(folder) > killed.saved, lambda _: None, timeout_s=800)
-    assert resumed.code == 0, resumed.printed[-3000:]
-    assert resumed.orphans == []
+    resume_to_the_end(folder, overrides, killed)
     return Killed(folder, at_kill, mode, killed.saved)
 
 
-def test_every_step_is_made_once(run: Killed):
+def test_every_step_is_made_once_and_the_one_past_the_checkpoint_again(run: Killed):
+    assert_one_step_was_taken_back(run.folder, run.saved, STEPS)
     records = read_metrics(run.folder / "metrics.jsonl")
-    assert [record[STEP] for record in records] == list(range(1, STEPS + 1))
     assert all(record["tracin/identity_error"] < 1e-4 for record in records)
     ages = [record["training/off_policy/trajectory_staleness_worst/max"] for record in records]
     assert (max(ages) >= 1) == (run.mode != "sync")
+
+
+def test_the_guard_compared_engine_and_actor(run: Killed):
+    assert_the_guard_compared(run.folder, run.saved)
 
 
 def test_every_rollout_is_scored_and_trained_on_once(run: Killed):
