@@ -9,7 +9,7 @@ from verl_ext.run.manifest import describe_files
 from verl_ext.trainer import checkpointing
 
 
-def test_generation_goes_on_before_all_files_are_read_for_their_checksums(tmp_path: Path, monkeypatch):
+def test_generation_continues_before_all_files_are_read_for_their_checksums(tmp_path: Path, monkeypatch):
     events: list[str] = []
     settings = {"default_local_dir": str(tmp_path), "max_actor_ckpt_to_keep": None, "max_critic_ckpt_to_keep": None}
     trainer = SimpleNamespace(
