@@ -162,3 +162,27 @@ def test_on_a_phone_the_first_chart_and_the_actions_are_in_sight(viewer, report_
     expect(page.locator("input[name=metric]").first).to_be_hidden()
     page = one.open(trace_page)
     expect(page.locator("[data-row='0'] .chip").first).to_be_in_viewport()
+
+
+def test_long_names_leave_keys_and_numbers_readable(viewer, seeds_page, long_names_page, long_page):
+    one = viewer()
+    page = one.page
+
+    def box(selector: str) -> dict[str, float]:
+        found = page.locator(selector).first.bounding_box()
+        assert found is not None
+        return found
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    one.open(seeds_page, "?view=configuration")
+    assert box("#configuration tbody tr")["height"] < 60  # up to two lines, not one per letter
+    one.open(long_names_page, "?view=numbers")
+    for table in ("#levels", "#common"):
+        number = box(f"{table} tbody td.number")
+        assert number["x"] + number["width"] <= 390, table
+    page.set_viewport_size({"width": 1440, "height": 844})
+    one.open(long_page, f"?view=influence&sample={LONG_KEY}")
+    expect(page.locator("#highest button.response")).to_be_visible()
+    for cell in ("a", "button.response"):
+        own, table = box(f"#highest tbody tr {cell}"), box(".scroll:has(#highest)")
+        assert own["x"] + own["width"] <= table["x"] + table["width"], cell
