@@ -2,6 +2,7 @@
 
     python tests/benchmarks/tracin_trust.py                          # about four hours on one core; resumable
     python tests/benchmarks/tracin_trust.py --corruptions flips --trusted 128 --seeds 1 --methods grpo tracin
+    python tests/benchmarks/tracin_trust.py --report                 # table and picture of results.json; trains nothing
 
 Task, base model, optimizer and measure of `tracin_utility.py`; 30 % of the training rewards are wrong, in three ways
 (`trust_methods.py`): independent flips, one source of prompts reversed, one source with the rewards of another task.
@@ -22,7 +23,8 @@ Rewards of the trusted prompts are right. Every method trains on 256 rollouts pe
 Rates: the best of a grid after 20 steps on a separate seed, per corruption and number of trusted prompts; the grid
 grows while its edge is the best. For grpo_repeats and olr after all 40: nothing is refined in the first 20. TracIn's
 validation rollouts are extra (5 % more), and so are those that GradAlign chooses by (with 128 trusted prompts 4.8 times
-as many as it trains on, small .45 times); the table's last column counts them.
+as many as it trains on, small .45 times); the table's last column counts them. crossover.svg has the gains over grpo,
+and marks where TracIn is ahead of every competitor (`trust_crossover.py`).
 
 PREDICTION, written before the first run, final accuracy with 30 % flips: clean .58, grpo .34, tracin .41 at 128 and 512
 trusted prompts, .36 at 8; trusted_only .40 at 8, .55 at 128, .58 at 512; mixed .52 at 512; majority .30, as most
@@ -51,6 +53,7 @@ from learning_lab import Rollout
 from olr_method import EPOCHS, LabelRefinement
 from rate_search import best_rate
 from tracin_utility import BASE, BATCH, GROUP, NUM_PROMPTS, NUM_VALIDATION, ROOT, STEPS, STEPS_PER_LOOK, TUNING_SEED
+from trust_crossover import GRPO, gains, plot, render, verdicts
 from trust_methods import CORRUPTIONS, Corruption, corrupted, damaged_source, majority_rewards
 
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
@@ -209,7 +212,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         for method in dict.fromkeys(row["method"] for row in rows):
             own = {r["trusted"]: r for r in rows if (r["corruption"], r["method"]) == (corruption, method)}
             cells = [_cell(own[count]) if count in own else "" for count in counts]
-            most = own[max(own)]["rollouts"] if own else None
+            most = own[max(own)].get("rollouts") if own else None
             cells.append("" if most is None else f"{most:,.0f}")
             lines.append(f"| {corruption} | {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -220,7 +223,19 @@ def _cell(row: dict[str, Any]) -> str:
     return f"{bootstrap_mean(row['final_by_seed']).render()} at {row['learning_rate']:g}"
 
 
-def main() -> None:
+def write_report(folder: Path, rows: Sequence[dict[str, Any]]) -> str:
+    """Write table.md and, if GRPO is among the methods, crossover.svg into `folder`; returns the text."""
+    text = table(rows) + "\n"
+    if any(row["method"] == GRPO for row in rows):
+        found = gains(rows)
+        plot(found, folder / "crossover.svg")
+        if judged := verdicts(found):
+            text += f"\nPoints over {GRPO} on the same seeds, and the best competitor's:\n\n{render(judged)}\n"
+    (folder / "table.md").write_text(text, encoding="utf-8")
+    return text
+
+
+def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corruptions", nargs="+", choices=CORRUPTIONS, default=list(CORRUPTIONS))
@@ -228,13 +243,20 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    args = parser.parse_args()
+    parser.add_argument("--report", action="store_true", help="report all of results.json again and train nothing")
+    args = parser.parse_args(argv)
+    stored = args.output / "results.json"
+    if args.report:
+        if not stored.exists():
+            parser.error(f"{stored} is missing: leave --report out, and it is made")
+        print(write_report(args.output, json.loads(stored.read_text(encoding="utf-8"))))
+        return
     if not (BASE / "config.json").exists():
         parser.error("the base model is missing: run `make demo-data`")
     if not all(1 <= count <= NUM_VALIDATION for count in args.trusted):
         parser.error(f"--trusted must be from 1 to {NUM_VALIDATION}")
     torch.set_num_threads(1)
-    runs, rows = Runs(args.output / "runs.jsonl"), []
+    runs, rows, text = Runs(args.output / "runs.jsonl"), [], ""
     for corruption in args.corruptions:
         for trusted in args.trusted:
             for method in args.methods:
@@ -242,9 +264,9 @@ def main() -> None:
                 job = replace(job, learning_rate=runs.best_rate(job))
                 results = [runs.result(replace(job, seed=seed)) for seed in range(args.seeds)]
                 rows.append(asdict(job) | described(results))
-            (args.output / "results.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-            (args.output / "table.md").write_text(table(rows) + "\n", encoding="utf-8")
-    print(table(rows))
+            stored.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+            text = write_report(args.output, rows)
+    print(text)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Other selections of the TracIn benchmarks against brute force: IIF's loss, GradAlign's cosines, shares of tokens."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -261,6 +262,28 @@ def test_the_trust_table_has_the_rollouts_of_both_kinds_where_they_were_counted(
     assert lines[2].startswith("| flips | tracin | 0.2000")
     assert lines[2].endswith("| 3,000 |")
     assert lines[3].endswith("|  |")
+
+
+def test_the_trust_benchmark_reports_stored_results_again(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        tracin_trust.main(["--report", "--output", str(tmp_path)])
+    assert "results.json is missing: leave --report out" in capsys.readouterr().err
+    rows = [
+        {"corruption": "flips", "method": method, "trusted": 8, "learning_rate": 1e-3, "rollouts": 10240.0}
+        | {"final_by_seed": finals}
+        for method, finals in (("tracin", [0.40, 0.42]), ("grpo", [0.33, 0.32]))
+    ]
+    del rows[1]["rollouts"]  # as in files from before they were counted
+    (tmp_path / "results.json").write_text(json.dumps(rows))
+    tracin_trust.main(["--report", "--output", str(tmp_path)])
+    text = (tmp_path / "table.md").read_text()
+    assert text in capsys.readouterr().out
+    assert "| flips | tracin | 0.4100  [0.4000, 0.4200] at 0.001 | 10,240 |" in text
+    assert "| flips | tracin | ahead: +8.5 [+7.0, +10.0]; grpo +0.0 [+0.0, +0.0] |" in text
+    assert "| flips | grpo | 0.3250  [0.3200, 0.3300] at 0.001 |  |" in text
+    assert "tracin" in (tmp_path / "crossover.svg").read_text()
+    # Without GRPO there is nothing to count gains from.
+    assert tracin_trust.write_report(tmp_path, rows[:1]) == tracin_trust.table(rows[:1]) + "\n"
 
 
 @pytest.mark.parametrize("name", ["iif", "top_half", "top_half_cosine", "tokens"])
