@@ -167,7 +167,12 @@ class PlainReplica(RolloutReplica):
                 max_concurrency=self.max_concurrency,
                 scheduling_strategy=ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False),
             )
-            .remote(str(model.local_path), self.config.response_length, self.config.max_num_seqs, _end_tokens(model))
+            .remote(
+                str(model.local_path),
+                self.config.response_length,
+                self.config.max_num_seqs,
+                [] if self.config.ignore_eos else _end_tokens(model),
+            )
         )
         await server.__ray_ready__.remote()
         self.servers = [server]
