@@ -19,7 +19,7 @@ class EngineGuardSettings(Settings):
     by about 0.005; the CPU backend (float32) sets a much tighter bound."""
 
     max_unchecked_steps: int = Field(default=10, ge=1)
-    """separate_async only, where all rollouts of a batch may be older than the current weights: after this many steps
+    """Asynchronous trainers, where all rollouts of a batch may be older than the current weights: after this many steps
     without a comparison, the workers keep a copy of the weights in CPU memory until rollouts that these generated are
     trained on, and compare eight of them (one per rank, if there are more)."""
 

@@ -1,4 +1,5 @@
-"""verl's actor of `separate_async`, which keeps weights of earlier updates, for weights in the memory of the CPU.
+"""verl's actor of `separate_async`, which keeps weights of earlier updates, for weights in the memory of the CPU. Our
+actor in every asynchronous trainer, for the engine guard.
 
 verl 0.9.1 keeps weights before it computes old log-probs, and the engine guard does so occasionally. With FSDP2 and
 VeOmni they are `tensor.cpu()`. If the weights are already on the CPU (`param_offload`, `offload_policy`, VeOmni's

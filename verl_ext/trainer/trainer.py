@@ -248,9 +248,20 @@ class SignalTrainer(RecordedTrainer):
 
     # ------------------------------ set-up ------------------------------
 
+    @property
+    def _keeps_weights(self) -> bool:
+        """Whether all rollouts of a batch may be older than the actor, whose earlier weights the guard then needs."""
+        # verl cannot copy torchtitan's.
+        return self.verl_mode != "sync" and self.config.actor_rollout_ref.actor.strategy != "torchtitan"
+
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
-        replace_workers(self.role_worker_mapping, list(self.parts.values()), self.config.trainer.device)
+        replace_workers(
+            self.role_worker_mapping,
+            list(self.parts.values()),
+            self.config.trainer.device,
+            keep_weights=self._keeps_weights,
+        )
 
     def _init_dataloader(self) -> None:
         gen_batch_size = self.config.data.gen_batch_size
@@ -267,7 +278,7 @@ class SignalTrainer(RecordedTrainer):
         return buffer
 
     def on_init_end(self) -> None:
-        if self.verl_mode == "separate_async":
+        if self._keeps_weights:
             self._earlier_weights = EarlierWeights(self.actor_rollout_wg, self._compute_log_prob_of_rows)
         for part in self.parts.values():
             part.set_up_workers()

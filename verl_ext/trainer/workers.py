@@ -16,13 +16,14 @@ from verl_ext.trainer.parts import Part
 ACTORS = (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef)
 
 
-def replace_workers(classes: dict[Role, Any], parts: list[Part], device: str) -> None:
+def replace_workers(classes: dict[Role, Any], parts: list[Part], device: str, *, keep_weights: bool) -> None:
     """Replace verl's workers by those that the parts require, and those of the CPU.
 
     Args:
         classes: verl's Ray actor classes by role; changed.
         parts: Parts of the trainer.
         device: "cpu", or an accelerator.
+        keep_weights: whether the actor can keep copies of its weights, which verl's can only in `separate_async`.
 
     Raises:
         ConfigError: two parts require different actors.
@@ -30,16 +31,16 @@ def replace_workers(classes: dict[Role, Any], parts: list[Part], device: str) ->
     wanted = loading.worker_class(parts)
     for role in ACTORS:
         if role in classes:
-            classes[role] = ray.remote(_joined(wanted, _actor(undecorated(classes[role]))))
+            classes[role] = ray.remote(_joined(wanted, _actor(undecorated(classes[role]), keep_weights)))
     if device == "cpu" and Role.Critic in classes:
         from verl_ext.cpu.engine import CPUTrainingWorker
 
         classes[Role.Critic] = ray.remote(CPUTrainingWorker)
 
 
-def _actor(verls: type) -> type:
+def _actor(verls: type, keep_weights: bool) -> type:
     """The class that verl decorated, behind Ray's actor class, or our version of it."""
-    return CopyingActorWorker if issubclass(verls, DetachActorWorker) else ActorRolloutRefWorker
+    return CopyingActorWorker if keep_weights or issubclass(verls, DetachActorWorker) else ActorRolloutRefWorker
 
 
 def _joined(wanted: type | None, verls: type) -> type:
