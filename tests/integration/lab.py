@@ -49,9 +49,19 @@ CHOOSE_SETTINGS = {
 # Where torch would cache compiled code, in a lab's run folder.
 COMPILED = "compiled"
 
-# Overrides for recipes whose own configuration is the demo; callers add data and model.
+# Overrides for the other recipes. Golden redaction's configuration is its demo: callers add data and model.
 LONG = ["trainer.total_training_steps=1000", "trainer.test_freq=-1", "trainer.save_freq=-1"]
-BASES = {"golden_redaction_cpu": LONG}
+BASES = {
+    "golden_redaction_cpu": LONG,
+    "tracin": [
+        "+backend=cpu",
+        "+experiment=tracin_arithmetic",
+        f"data.train_files={DATA}/train.parquet",
+        f"data.val_files={DATA}/val.parquet",
+        f"actor_rollout_ref.model.path={MODEL}",
+        *LONG,
+    ],
+}
 
 
 def compose_config(*overrides: str, recipe: str = "fast_dapo") -> DictConfig:
