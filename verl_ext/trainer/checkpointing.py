@@ -24,9 +24,7 @@ QUEUE_FOLDER = "transfer_queue"
 T = TypeVar("T")
 
 
-def save(
-    trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], None], go_on: Callable[[], None]
-) -> None:
+def save(trainer: PPOTrainer, state: dict[str, Any], save_verls: Callable[[], None], go_on: Callable[[], None]) -> None:
     """Write everything under a temporary name, then rename once and update verl's tracker.
 
     Args:

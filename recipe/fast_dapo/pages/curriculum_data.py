@@ -158,8 +158,8 @@ def mixed_visits(history: History) -> int:
         elif event.name == "continuation":
             is_mixed = True  # nothing else is continued
         else:
-            # The calls of a sequential screening are in one step. A screening at a later step begins again: the rollouts
-            # before it have expired.
+            # The calls of a sequential screening are in one step. A screening at a later step begins again: earlier
+            # rollouts have expired.
             screening = [*(before for before in screening if before.step == event.step), event]
             is_mixed = _differ(screening)
     return count

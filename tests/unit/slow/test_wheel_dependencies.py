@@ -1,8 +1,8 @@
 """The wheel with its own dependencies, resolved in empty environments: nothing that it needs is unnamed.
 
 The demo's data, base model and two of its steps are made in the one with an engine, which has 3.7 GB.
-`make test-release` gives uv the package sources of `make setup`. With uv's cache filled, and on two cores that were busy
-with other tests, the demo took twelve minutes.
+`make test-release` gives uv the package sources of `make setup`. With uv's cache filled, and on two cores that were
+busy with other tests, the demo took twelve minutes.
 """
 
 import json
