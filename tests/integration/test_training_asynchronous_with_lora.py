@@ -25,6 +25,8 @@ TRACIN = (
     "tracin.validation.k=16",
     "tracin.check_identity_every=1",
     "engine_guard.max_unchecked_steps=1",
+    # Between two looks at what has finished, some rollouts begin and end under the same weights: the guard needs these.
+    "trainer.v1.sampler.poll_interval_s=1",
     f"data.train_batch_size={PROMPTS}",
     f"actor_rollout_ref.rollout.n={ROLLOUTS}",
     f"actor_rollout_ref.model.lora_rank={RANK}",
