@@ -139,7 +139,7 @@ class Policy:
         cache.batch_select_indices(inverse)
         logits, mask, position = logits[inverse], mask[inverse], positions[inverse, -1:]
         tokens, log_probs = [], []
-        alive = torch.ones(len(inverse), dtype=torch.bool)
+        alive = torch.ones(len(inverse), dtype=torch.bool, device=ids.device)
         for step in range(self.task.max_response):
             distribution = torch.log_softmax(logits, -1)
             token = torch.multinomial(distribution.exp(), 1, generator=self.generator)

@@ -93,15 +93,18 @@ def install(wheels: Sequence[Path], packages: Path, part: str) -> None:
     stamp, names = packages / f".{part}", "\n".join(path.name for path in wheels)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == names:
         return
-    words = ["install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--upgrade"]
+    options = ["install", "--quiet", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir", "--upgrade"]
     ended = subprocess.run(
-        [sys.executable, "-m", "pip", *words, "--target", str(packages), *map(str, wheels)],
+        [sys.executable, "-m", "pip", *options, "--target", str(packages), *map(str, wheels)],
         capture_output=True,
         text=True,
         check=False,
     )
     if ended.returncode:
         raise PieceError(f"pip could not install the wheels: {(ended.stderr.strip() or '?').splitlines()[-1]}")
+    # Else each of a run's thirty processes compiles what it imports.
+    words = [sys.executable, "-m", "compileall", "-q", "-j", "0", str(packages)]
+    subprocess.run(words, capture_output=True, check=False)
     stamp.write_text(names, encoding="utf-8")
 
 

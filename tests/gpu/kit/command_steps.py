@@ -17,6 +17,8 @@ from verl_ext.run.metrics_stream import STEP, read_metrics
 
 # A step that starts Ray and an engine needs at least this long to be worthwhile.
 LEAST_SECONDS = 150.0
+# There is no network, and FlashInfer, with which vLLM samples by default, is not packed.
+VARIABLES = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0"}
 # An interrupted run ends its workers and engines within this time.
 GRACE_S = 60.0
 
@@ -33,7 +35,7 @@ def python(
     if seconds < LEAST_SECONDS:
         return None
     path = setting.state / f"{log}.log"
-    return run_command([sys.executable, *words], setting.root, path, seconds, GRACE_S, watch=watch)
+    return run_command([sys.executable, *words], setting.root, path, seconds, GRACE_S, VARIABLES, watch)
 
 
 def dry_run(setting: Setting, name: str, overrides: Sequence[str]) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pieces import PieceError
-from wheels import UNUSED, is_of_pytorch, normal
+from wheels import UNUSED, is_of_pytorch, is_present, normal
 
 # Published as sources only, but plain Python: a wheel built here installs anywhere.
 ONLY_SOURCES = ("antlr4-python3-runtime==4.9.3",)
@@ -66,7 +66,7 @@ def download(requirements: Sequence[str], target: Target, folder: Path, present:
             left_out.append(f"{name}=={version}")
         elif name in UNUSED:
             continue
-        elif present.get(name) != version and not _has(folder, name, version):
+        elif not is_present(name, version, present) and not _has(folder, name, version):
             _pip("download", "--no-deps", "--dest", str(folder), *target.options(), f"{name}=={version}")
     return sorted(left_out)
 

@@ -10,7 +10,13 @@ from command_steps import dry_run, figures_of, keep_metrics, python
 from sessions import Setting, Table
 from training_commands import METHODS, training_command
 
-LENGTH = ("trainer.total_training_steps=40", "trainer.save_freq=10", "trainer.test_freq=20")
+LENGTH = (
+    "trainer.total_training_steps=40",
+    "trainer.save_freq=20",
+    "trainer.test_freq=10",
+    # A validation takes seconds here: all of the problems.
+    "data.val_max_samples=300",
+)
 
 
 class Training(Table):

@@ -39,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     setting = Setting(state.resolve(), ROOT, args.device, args.toy, began + 60 * args.minutes)
     try:
         job = JOBS[args.job].load()(setting)
+        if args.only:
+            job.keep_only(args.only)
         is_complete = call(job, setting, args.steps)
     except PieceError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -55,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--state", type=Path, help="folder with the state to resume from (outputs/gpu_kit/JOB)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--minutes", type=float, default=8.5, help="minutes that this call may take (%(default)s)")
+    parser.add_argument("--only", nargs="+", metavar="STEP", help="only these steps, for processes side by side")
     parser.add_argument("--steps", type=int, help="steps that this call may take")
     parser.add_argument("--toy", action="store_true", help="tiny models and few steps, to test the code")
     return parser

@@ -7,13 +7,13 @@ small enough to be copied back; folders in it only serve calls on the same machi
 import datetime
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
-from pieces import write_atomically
+from pieces import PieceError, write_atomically
 
 SECONDS_BETWEEN_SAVES = 60.0
 # The next step may take longer than any before, and the state is written after it.
@@ -49,6 +49,10 @@ class Job(Protocol):
 
     def advance(self) -> bool:
         """Take one step; False if there was none left, or no time for it."""
+        ...
+
+    def keep_only(self, names: Sequence[str]) -> None:
+        """Leave out all other steps."""
         ...
 
     def save(self) -> None:
@@ -126,6 +130,16 @@ class Table:
         self._path = state / "records.json"
         self._steps = steps
         self.records: dict[str, Any] = json.loads(self._path.read_text()) if self._path.exists() else {}
+
+    def keep_only(self, names: Sequence[str]) -> None:
+        """Leave out all other steps, so that several processes can share the work, each with a state of its own.
+
+        Raises:
+            PieceError: There is no such step.
+        """
+        if unknown := [name for name in names if name not in self._steps]:
+            raise PieceError(f"no step {', '.join(unknown)}. The steps: {', '.join(self._steps)}.")
+        self._steps = {name: self._steps[name] for name in names}
 
     def names_left(self) -> list[str]:
         """Steps without a record."""

@@ -10,7 +10,8 @@ ONE_GPU = (
     "actor_rollout_ref.model.use_remove_padding=false",
     "actor_rollout_ref.rollout.gpu_memory_utilization=0.3",
     # The experiment's values are for the memory and the cores of a CPU.
-    "actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes=null",
+    # Fixed, not what is left after a profile: other jobs of the kit may run next to it.
+    "actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes=4294967296",
     "actor_rollout_ref.rollout.max_num_seqs=256",
     "actor_rollout_ref.rollout.max_num_batched_tokens=8192",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384",

@@ -15,9 +15,17 @@ from pieces import PieceError
 # Never packed: gigabytes that a machine with PyTorch already has.
 OF_PYTORCH = ("torch", "torchvision", "torchaudio", "triton")
 OF_CUDA = ("nvidia-", "cuda-")
-# Never packed either, half a gigabyte: kernels for other models and devices, which vLLM looks for and does without.
-# FlashInfer without its binaries would be compiled at the engine's start, for minutes.
-UNUSED = frozenset({"flashinfer-python", "flashinfer-cubin", "tokenspeed-mla", "tokenspeed-triton"})
+# Never packed either, 0.7 GB: kernels for other models and devices, video, and trackers, which runs of the kit do
+# without. vLLM samples with FlashInfer unless VLLM_USE_FLASHINFER_SAMPLER=0 (`command_steps.py`); without its binaries,
+# FlashInfer would be compiled at the engine's start, for minutes.
+UNUSED = frozenset(
+    {
+        *("flashinfer-python", "flashinfer-cubin", "tokenspeed-mla", "tokenspeed-triton", "tilelang", "z3-solver"),
+        *("av", "torchcodec", "wandb"),
+    }
+)
+# For `read_present`: the machine has it, in a version that nobody wrote down.
+ANY = "*"
 # Packages that need another version of these than the machine has would not run there.
 FIXED = ("torch",)
 _NAME = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -95,10 +103,15 @@ def closure(roots: Iterable[str], wheels: Mapping[str, Wheel]) -> set[str]:
 
 
 def read_present(text: str) -> dict[str, str]:
-    """Names and versions of a `pip freeze` or `pip list --format=freeze`."""
+    """Names and versions of a `pip freeze` or `pip list --format=freeze`; a line with a name alone means `ANY`."""
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
-    pairs = [line.split("==") for line in lines if "==" in line]
-    return {normal(name): version.strip() for name, version in pairs}
+    pairs = [line.partition("==") for line in lines if re.fullmatch(r"[A-Za-z0-9._-]+(==\S+)?", line)]
+    return {normal(name): version or ANY for name, _, version in pairs}
+
+
+def is_present(name: str, version: str, present: Mapping[str, str]) -> bool:
+    """Whether the machine has this version of a package, or a version that is good enough."""
+    return present.get(name) in (version, ANY)
 
 
 def is_of_pytorch(name: str) -> bool:
@@ -113,9 +126,9 @@ def to_carry(wheels: Mapping[str, Wheel], present: Mapping[str, str]) -> list[Wh
         PieceError: The machine's PyTorch is of another version than the wheels expect.
     """
     for name in FIXED:
-        if name in wheels and name in present:
+        if name in wheels and present.get(name, ANY) != ANY:
             wanted, has = wheels[name].version.split("+")[0], present[name].split("+")[0]
             if wanted != has:
                 raise PieceError(f"the machine has {name} {has}, but the wheels need {wanted}: they would not run.")
-    lacking = (wheel for name, wheel in sorted(wheels.items()) if present.get(name) != wheel.version)
+    lacking = (wheel for name, wheel in sorted(wheels.items()) if not is_present(name, wheel.version, present))
     return [wheel for wheel in lacking if not is_of_pytorch(wheel.name) and wheel.name not in UNUSED]

@@ -44,7 +44,7 @@ def test_a_command_composes_into_what_it_says(device: str, run: str, tmp_path: P
         assert (rollouts, config.data.train_batch_size // config.actor_rollout_ref.actor.ppo_mini_batch_size) == (64, 2)
     if device == "cuda":
         assert config.trainer.device != "cpu"
-        assert rollout.engine_kwargs.vllm.kv_cache_memory_bytes is None
+        assert rollout.engine_kwargs.vllm.kv_cache_memory_bytes == 4 * 2**30  # of 80
         assert config.actor_rollout_ref.model.override_config.attn_implementation == "sdpa"
 
 

@@ -100,6 +100,14 @@ def test_a_table_goes_on_where_its_records_end(tmp_path: Path):
     assert counted(tmp_path, []).records == {"a": 1, "b": 2, "c": 3}
 
 
+def test_a_call_may_take_only_some_steps_and_names_the_ones_there_are(tmp_path: Path, capsys: pytest.CaptureFixture):
+    words = ["golden", "--state", str(tmp_path), "--device", "cpu", "--toy", "--only"]
+    assert kit_run.main([*words, "toy, 32 tokens, one forward"]) == 0
+    assert list(json.loads((tmp_path / "records.json").read_text())) == ["toy, 32 tokens, one forward"]
+    assert kit_run.main([*words, "toy"]) == 1
+    assert capsys.readouterr().err.startswith("error: no step toy. The steps: toy, 64 tokens, one forward, ")
+
+
 def test_a_step_without_time_is_taken_again(tmp_path: Path):
     answers = iter([None, "done"])
     steps = {"a": lambda: next(answers)}

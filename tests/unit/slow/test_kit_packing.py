@@ -15,7 +15,7 @@ import download
 import pack
 from kit_wheels import make_wheel
 from pieces import MANIFEST, PieceError
-from wheels import closure, read_present, read_wheels, to_carry
+from wheels import closure, read_present, read_wheel, read_wheels, to_carry
 
 SETUP = "from setuptools import setup\nsetup(name='verl-signal', version='0.3.0', py_modules=['own_made'])\n"
 
@@ -201,3 +201,9 @@ def test_pip_is_asked_only_for_what_neither_the_machine_nor_the_folder_has(
     asked.clear()
     download.download(["verl"], target, tmp_path, {"numpy": "2.3.5"})
     assert asked == ["install verl", "download verl==0.9.1"]  # pip wrote nothing here, so it is still missing
+
+
+def test_a_name_without_a_version_stays_out_in_any(tmp_path: Path):
+    wheels = {name: read_wheel(make_wheel(tmp_path, name, "1.0")) for name in ("scipy", "ray", "pyarrow", "av")}
+    carried = to_carry(wheels, read_present("# pip list\nscipy\nray==2.0\npyarrow==1.0\n"))
+    assert [wheel.name for wheel in carried] == ["ray"]
