@@ -132,7 +132,7 @@ class Table:
         self.records: dict[str, Any] = json.loads(self._path.read_text()) if self._path.exists() else {}
 
     def keep_only(self, names: Sequence[str]) -> None:
-        """Leave out all other steps, so that several processes can share the work, each with a state of its own.
+        """Leave out all other steps, so that several processes can share the work, each in its own state folder.
 
         Raises:
             PieceError: There is no such step.
