@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from recipe.golden_redaction.method.judging import is_right
-from recipe.golden_redaction.method.problems import Problem, hold_out, read_problems
+from recipe.golden_redaction.method.problems import Problem, hold_out, read_problems, vary_prompts
 from recipe.golden_redaction.method.prompt_format import check_model
 from recipe.golden_redaction.method.worked import RowFormat, WorkedProblem, check_solutions, read_worked
 from recipe.golden_redaction.records.records import warm_start
@@ -63,7 +63,8 @@ def read_run_problems(config: DictConfig, settings: GoldenSettings, tokenizer: A
         found, counts = read_worked(data_files(config), tokenizer, settings.limits, _row_format(config))
         return [*found], reasons(counts)
     problems, counts = read_problems(data_files(config), tokenizer, settings.limits, prompt=settings.prompt)
-    return hold_out(problems, settings.reward), reasons(counts)
+    problems = hold_out(problems, settings.reward)
+    return vary_prompts(problems, settings.num_prompts, tokenizer, settings.limits, settings.prompt), reasons(counts)
 
 
 def _row_format(config: DictConfig) -> RowFormat:
@@ -125,7 +126,9 @@ def _problems(config: DictConfig) -> list[str]:
 def _of_programs(config: DictConfig) -> list[str]:
     """Settings that only programs of ARC tasks have a use for, where they are not at their defaults."""
     own, default = read_settings(config), GoldenSettings()
-    changed = [name for name in ("prompt", "reward", "sandbox") if getattr(own, name) != getattr(default, name)]
+    changed = [
+        name for name in ("prompt", "num_prompts", "reward", "sandbox") if getattr(own, name) != getattr(default, name)
+    ]
     if own.limits.max_cells is not None:
         changed.append("limits.max_cells")
     return [
@@ -166,7 +169,8 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
             f"{len(problems)}: add tasks, lower golden.entries_per_update or golden.sync_every, or set "
             "golden.visit_ahead=false"
         )
-    needed = max(len(problem.prompt_ids) + len(problem.golden_ids) for problem in problems) + settings.max_new_tokens
+    longest = max(max(map(len, problem.prompts)) + len(problem.golden_ids) for problem in problems)
+    needed = longest + settings.max_new_tokens
     given = config.actor_rollout_ref.rollout.max_model_len or model.max_position_embeddings
     if needed > given:
         raise ConfigError(
@@ -202,6 +206,6 @@ def _reward(problems: list[Problem]) -> str:
 
 
 def _range(problems: list[Problem]) -> str:
-    prompts = [len(problem.prompt_ids) for problem in problems]
+    prompts = [len(prompt) for problem in problems for prompt in problem.prompts]
     golden = [len(problem.golden_ids) for problem in problems]
     return f"prompts of {min(prompts)} to {max(prompts)} tokens, golden solutions of {min(golden)} to {max(golden)}"

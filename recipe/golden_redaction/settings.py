@@ -119,6 +119,11 @@ class GoldenSettings(Settings):
     max_new_tokens: int = Field(default=1024, ge=1)
     """Maximum tokens of a rollout after its action; a program that is not complete by then fails."""
 
+    num_prompts: int = Field(default=1, ge=1)
+    """Number of prompts per task, of which its visits take turns. The first is the data file's; each other one shows as
+    many examples in another order, drawn from the task's own and from those pairs of golden.reward.fresh_pairs that no
+    reward needs."""
+
     movement_tolerance: float = Field(default=1e-4, ge=0)
     """Changes of a log-prob up to this many nats count as measurement noise, not as movement."""
 

@@ -81,7 +81,8 @@ class GoldenTrainer(SignalTrainer):
         problems, _ = read_run_problems(self.config, self.golden, self.tokenizer)
         self.problems = {problem.id: problem for problem in problems}
         lengths = {problem.id: len(problem.golden_ids) for problem in problems}
-        self.controller = RedactionController(lengths, self.golden.redaction)
+        num_prompts = {problem.id: len(problem.prompts) for problem in problems}
+        self.controller = RedactionController(lengths, self.golden.redaction, num_prompts)
         self._earlier = read_earlier_run(self.golden.records, self.problems)
 
     def on_init_end(self) -> None:

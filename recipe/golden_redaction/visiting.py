@@ -100,8 +100,8 @@ class Visits:
     def _make(self, states: list[RedactedState], weight_version: int, timed: Timed) -> list[StateVisit]:
         if self._settles or self._with_prompt_log_probs:
             with timed("settle"):
-                self._texts.measure([state.problem for state in states])
-                states = [self._controller.settle(state, self._texts.of_golden(state.problem)) for state in states]
+                self._texts.measure(states)
+                states = [self._controller.settle(state, self._texts.of_golden(state)) for state in states]
         visits = self._visitor.visit(states, self._problems, weight_version, timed)
         if self._with_prompt_log_probs:
             for visit in visits:

@@ -22,7 +22,11 @@ def read_earlier_run(settings: RecordSettings, problems: Mapping[str, Problem]) 
     read = warm_start(Path(settings.warm_start), settings.max_staleness)
 
     def is_ours(visit: StateVisit) -> bool:
-        return visit.problem in problems and problems[visit.problem].has_state(visit.k, visit.ids)
+        if visit.problem not in problems or not problems[visit.problem].has_state(visit.k):
+            return False
+        prompt = problems[visit.problem].prompt_of(visit.k, visit.ids)
+        visit.prompt = prompt or 0  # that run may have had other prompts
+        return prompt is not None
 
     history, recent = (list(filter(is_ours, visits)) for visits in (read.history, read.visits))
     print(

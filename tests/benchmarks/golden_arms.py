@@ -131,8 +131,8 @@ def prefix_grpo(bench: Bench, rate: float, updates: int) -> Generator[None, None
     controller, texts = _controller(bench), _texts(bench)
     while True:
         states = controller.next_states(PROBLEMS)
-        texts.measure([state.problem for state in states])
-        states = [controller.settle(state, texts.of_golden(state.problem)) for state in states]
+        texts.measure(states)
+        states = [controller.settle(state, texts.of_golden(state)) for state in states]
         rewards = _learn_from(bench, optimizer, [(by_id[state.problem], state.k) for state in states], updates)
         for state, reward in zip(states, rewards, strict=True):
             controller.observe(state.problem, state.k, reward)

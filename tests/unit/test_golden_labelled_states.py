@@ -77,3 +77,14 @@ def test_the_reference_is_asked_for_each_token_of_a_state_once():
     reference.add(other, (5,), (-4.0,))
     reference.fill([again, other])
     assert (again.reference, other.reference) == ([-2.0, -3.0, -1.0], [-4.0])
+
+
+def test_the_reference_tells_a_states_prompts_apart():
+    reference = ReferenceLogProbs()
+    first, other = _visit(0, (5,)), _visit(9, (5,))
+    other.prompt = 1
+    reference.add(first, (5,), (-1.0,))
+    assert reference.missing([first, other]) == [(other, StateTokens(other.ids, (5,)))]
+    reference.add(other, (5,), (-2.0,))
+    reference.fill([first, other])
+    assert (first.reference, other.reference) == ([-1.0], [-2.0])

@@ -322,6 +322,30 @@ def test_checks_come_early_where_too_few_problems_are_left():
     assert len(play(everything, 20, {"a": 1.0, "b": 1.0})) == 20
 
 
+# ------------------------------ prompts ------------------------------
+
+
+def test_the_visits_of_a_problem_take_turns_through_its_prompts_also_after_a_resume():
+    def make() -> RedactionController:
+        return RedactionController({"a": 9, "b": 9}, RedactionSettings(), {"a": 3})
+
+    controller = make()
+    first = [state.prompt for _ in range(4) for state in controller.next_states(1, exclude=["b"])]
+    resumed = make()
+    resumed.load_state_dict(controller.state_dict())
+    then = [state.prompt for _ in range(3) for state in resumed.next_states(1, exclude=["b"])]
+    assert first + then == [0, 1, 2, 0, 1, 2, 0]
+    assert [state.prompt for _ in range(3) for state in resumed.next_states(1, exclude=["a"])] == [0, 0, 0]
+
+
+def test_passing_over_decided_tokens_stays_with_the_prompt():
+    controller = RedactionController({"a": 9}, RedactionSettings(), {"a": 2})
+    controller.next_states(1)
+    (state,) = controller.next_states(1)
+    settled = controller.settle(state, [-3.0] * 6 + [0.0] * 3)
+    assert (settled.k, settled.prompt) == (4, 1)
+
+
 # ------------------------------ what an earlier run has done ------------------------------
 
 

@@ -72,13 +72,13 @@ class ReferenceLogProbs:
     """Log-probs under the weights that the run began with: computed once per token of a state, then cached."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int, int], float] = {}  # by problem, k and token
+        self._known: dict[tuple[str, int, int, int], float] = {}  # by problem, prompt, k and token
 
     def missing(self, visits: Sequence[StateVisit]) -> list[tuple[StateVisit, StateTokens]]:
         """The queries to compute before `fill`, and their visits."""
         missing: list[tuple[StateVisit, StateTokens]] = []
         for visit in visits:
-            tokens = tuple(token for token in visit.tokens if (visit.problem, visit.k, token) not in self._known)
+            tokens = tuple(token for token in visit.tokens if _key(visit, token) not in self._known)
             if tokens:
                 missing.append((visit, StateTokens(visit.ids, tokens)))
         return missing
@@ -86,9 +86,13 @@ class ReferenceLogProbs:
     def add(self, visit: StateVisit, tokens: Sequence[int], log_probs: Sequence[float]) -> None:
         """Add the log-probs of some tokens of a visit's state, in nats."""
         for token, value in zip(tokens, log_probs, strict=True):
-            self._known[visit.problem, visit.k, token] = value
+            self._known[_key(visit, token)] = value
 
     def fill(self, visits: Sequence[StateVisit]) -> None:
         """Set `reference` of every visit; raises KeyError if one of its tokens was never added."""
         for visit in visits:
-            visit.reference = [self._known[visit.problem, visit.k, token] for token in visit.tokens]
+            visit.reference = [self._known[_key(visit, token)] for token in visit.tokens]
+
+
+def _key(visit: StateVisit, token: int) -> tuple[str, int, int, int]:
+    return visit.problem, visit.prompt, visit.k, token

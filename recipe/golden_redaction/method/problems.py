@@ -1,6 +1,7 @@
 """The problems of a run: ARC tasks with their token ids, golden solutions and pairs. Pure except for reading files."""
 
 import json
+import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,10 +39,12 @@ class Problem:
     Attributes:
         id: Of an ARC task, eight hexadecimal digits.
         prompt_ids: Rendered prompt with the assistant prefix.
+        other_prompts: Prompts with other examples.
         golden_ids: Golden solution after the prefix; empty for a task without one.
-        pairs: The examples, which the prompt shows.
+        pairs: The examples, which the first prompt shows.
         test_pairs: Pairs that a solution is tested on; never in the prompt.
-        held_out: Pairs that a rewarded program must get right besides the examples; never in the prompt.
+        held_out: Pairs that a rewarded program must get right besides the examples; never in a prompt.
+        spare: Further pairs, which other prompts may show; in no reward.
     """
 
     id: str
@@ -50,23 +53,35 @@ class Problem:
     pairs: tuple[Pair, ...] = ()
     test_pairs: tuple[Pair, ...] = ()
     held_out: tuple[Pair, ...] = ()
+    spare: tuple[Pair, ...] = ()
+    other_prompts: tuple[tuple[int, ...], ...] = ()
 
     @property
     def reward_pairs(self) -> tuple[Pair, ...]:
         """All pairs that a reward is computed from, the examples first."""
         return self.pairs + self.held_out
 
-    def state(self, k: int) -> list[int]:
-        """Token ids of the state with k golden tokens hidden; errors as of `prompts.state_ids`."""
-        return state_ids(self.prompt_ids, self.golden_ids, k)
+    @property
+    def prompts(self) -> tuple[tuple[int, ...], ...]:
+        """All prompts, that of the data file first."""
+        return self.prompt_ids, *self.other_prompts
+
+    def state(self, k: int, prompt: int = 0) -> list[int]:
+        """Token ids of a prompt's state with k golden tokens hidden; errors as of `prompts.state_ids`."""
+        return state_ids(self.prompts[prompt], self.golden_ids, k)
 
     def given(self, k: int) -> tuple[int, ...]:
         """The golden tokens that stay visible."""
         return self.golden_ids[: len(self.golden_ids) - k]
 
     def has_state(self, k: int, ids: Sequence[int] | None = None) -> bool:
-        """Whether k golden tokens can be hidden and, if ids are given, whether that state has these ids."""
-        return 1 <= k <= len(self.golden_ids) and (ids is None or list(ids) == self.state(k))
+        """Whether k golden tokens can be hidden and, if ids are given, whether some prompt's state has these ids."""
+        return 1 <= k <= len(self.golden_ids) and (ids is None or self.prompt_of(k, ids) is not None)
+
+    def prompt_of(self, k: int, ids: Sequence[int]) -> int | None:
+        """Number of the prompt whose state with k golden tokens hidden has these ids; None: no prompt's."""
+        numbers = range(len(self.prompts))
+        return next((number for number in numbers if self.state(k, number) == list(ids)), None)
 
 
 class RewardSettings(Settings):
@@ -80,11 +95,12 @@ class RewardSettings(Settings):
     Tasks that it lacks have none. null: none."""
 
     num_fresh: int = Field(default=4, ge=1)
-    """Number of pairs per task used from that file, from the first; evaluate on others."""
+    """Number of pairs per task used from that file, from the first; evaluate on others, unless golden.num_prompts shows
+    them to the policy."""
 
 
 def hold_out(problems: Sequence[Problem], settings: RewardSettings) -> list[Problem]:
-    """Add the pairs that rewards need besides the examples to the problems, each pair once.
+    """Add the pairs that rewards need besides the examples to the problems, each pair once, and those left over.
 
     Raises:
         ConfigError: The fresh pairs cannot be read, or have none of the problems.
@@ -104,8 +120,41 @@ def hold_out(problems: Sequence[Problem], settings: RewardSettings) -> list[Prob
     found = []
     for problem in problems:
         own = [*(problem.test_pairs if settings.test_pairs else ()), *fresh.get(problem.id, ())[: settings.num_fresh]]
-        found.append(replace(problem, held_out=tuple(p for p in dict.fromkeys(own) if p not in problem.pairs)))
+        held_out = tuple(pair for pair in dict.fromkeys(own) if pair not in problem.pairs)
+        known = {*problem.pairs, *problem.test_pairs, *held_out}
+        spare = tuple(pair for pair in dict.fromkeys(fresh.get(problem.id, ())) if pair not in known)
+        found.append(replace(problem, held_out=held_out, spare=spare))
     return found
+
+
+def vary_prompts(
+    problems: Sequence[Problem], count: int, tokenizer: Tokenizer, limits: SizeLimits, prompt: PromptSettings = DEFAULT
+) -> list[Problem]:
+    """Give problems other prompts, each with as many examples as the first, drawn from its examples and spare pairs.
+
+    The draws depend only on the task's id and the number of the prompt.
+
+    Args:
+        problems: After `hold_out`.
+        count: Maximum number of prompts per problem; there are fewer if no other choice or order of examples exists.
+        tokenizer: Tokenizer of the policy.
+        limits: A prompt that would be too long shows the task's own examples, in another order.
+        prompt: How tasks are shown.
+    """
+    return [_vary(problem, count, tokenizer, limits, prompt) for problem in problems]
+
+
+def _vary(problem: Problem, count: int, tokenizer: Tokenizer, limits: SizeLimits, prompt: PromptSettings) -> Problem:
+    found = [problem.prompt_ids]
+    for number in range(1, count):
+        rng = random.Random(f"{problem.id}/{number}")
+        for pool in ((*problem.pairs, *problem.spare), problem.pairs):
+            shown = tuple(rng.sample(pool, len(problem.pairs)))
+            ids = tuple(encode_prompt(Task(problem.id, shown, problem.test_pairs), tokenizer, prompt))
+            if ids not in found and limits.exceeded_by(None, ids) is None:
+                found.append(ids)
+                break
+    return replace(problem, other_prompts=tuple(found[1:]))
 
 
 def read_problems(

@@ -16,7 +16,7 @@ P: problems.
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from recipe.golden_redaction.method.progress import Progress, RedactionSettings
@@ -44,10 +44,12 @@ class RedactedState:
     Attributes:
         problem: Its id.
         k: Hidden tokens of its golden solution.
+        prompt: Number of the prompt that shows the task, of `Problem.prompts`.
     """
 
     problem: str
     k: int
+    prompt: int = 0
 
 
 class RedactionController:
@@ -56,12 +58,18 @@ class RedactionController:
     Args:
         golden_lengths: Tokens of each problem's golden solution, by problem id, from easy to hard.
         settings: See `RedactionSettings`.
+        num_prompts: Prompts of each problem, of which visits take turns; problems that it lacks have one.
 
     Raises:
         ValueError: if there is no problem, or a golden solution has no tokens.
     """
 
-    def __init__(self, golden_lengths: Mapping[str, int], settings: RedactionSettings) -> None:
+    def __init__(
+        self,
+        golden_lengths: Mapping[str, int],
+        settings: RedactionSettings,
+        num_prompts: Mapping[str, int] | None = None,
+    ) -> None:
         if not golden_lengths:
             raise ValueError("expected at least one problem with a golden solution, got none")
         empty = [problem for problem, length in golden_lengths.items() if length < 1]
@@ -72,6 +80,7 @@ class RedactionController:
             problem: Progress.start(length, min(settings.initial_k, length))
             for problem, length in golden_lengths.items()
         }
+        self._num_prompts = dict.fromkeys(golden_lengths, 1) | dict(num_prompts or {})
         self._ranks = {problem: rank for rank, problem in enumerate(golden_lengths)}
         self._counts = dict.fromkeys(_COUNTS, 0)
 
@@ -94,10 +103,13 @@ class RedactionController:
         waiting = [problem for problem in self._problems if problem not in exclude]
         waiting.sort(key=self._place)
         chosen = waiting[:count]
+        states = []
         for problem in chosen:
-            self._problems[problem].visits += 1
-            self._problems[problem].turn += 1
-        return [RedactedState(problem, self._problems[problem].k) for problem in chosen]
+            progress = self._problems[problem]
+            states.append(RedactedState(problem, progress.k, progress.visits % self._num_prompts[problem]))
+            progress.visits += 1
+            progress.turn += 1
+        return states
 
     def settle(self, state: RedactedState, golden_log_probs: Sequence[float]) -> RedactedState:
         """The state to visit instead of one whose teacher token is decided; its length is the problem's k from then on.
@@ -119,7 +131,7 @@ class RedactionController:
             return state
         progress.k = state.k
         self._counts["passed_over"] += progress.settle(golden_log_probs, decided_above)
-        return RedactedState(state.problem, progress.k)
+        return replace(state, k=progress.k)
 
     def observe(self, problem: str, k: int, state_reward: float | None) -> int:
         """Record the state reward of a visit.

@@ -72,7 +72,11 @@ class StateVisitor:
         """Labels of free rollouts from states: only the redacted golden solution is given."""
         requests = [
             Continuations(
-                problems[state.problem].state(state.k), num_rollouts, self._max_new_tokens, index, self._judge.stop
+                problems[state.problem].state(state.k, state.prompt),
+                num_rollouts,
+                self._max_new_tokens,
+                index,
+                self._judge.stop,
             )
             for index, state in enumerate(states)
         ]
@@ -88,14 +92,17 @@ class StateVisitor:
         self, states: Sequence[RedactedState], problems: Mapping[str, Problem], weight_version: int
     ) -> list[StateVisit]:
         """Visits with their actions."""
-        ids = [problems[state.problem].state(state.k) for state in states]
+        ids = [problems[state.problem].state(state.k, state.prompt) for state in states]
         requests = [Continuations(text, self._settings.num_next_tokens, 1, index) for index, text in enumerate(ids)]
         visits: list[StateVisit] = []
         for state, text, samples in zip(states, ids, self._engines.generate(requests), strict=True):
             teacher = teacher_token(problems[state.problem].golden_ids, state.k)
             sampled = [rollout[0] for rollout, _ in samples if rollout]
             tokens = tuple(action_set(sampled, teacher, self._settings.max_actions))
-            visits.append(StateVisit(state.problem, state.k, tuple(text), teacher, tokens, weight_version))
+            visit = StateVisit(state.problem, state.k, tuple(text), teacher, tokens, weight_version)
+            visit.prompt = state.prompt
+            visit.golden_start = len(problems[state.problem].prompts[state.prompt])
+            visits.append(visit)
         return visits
 
     def _roll_out(

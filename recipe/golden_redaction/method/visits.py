@@ -78,6 +78,8 @@ class StateVisit:
         trainer, engine: K log-probs in nats by moment, as the trainer computes and as the engine serves them.
         reference: K log-probs under the weights that the run began with; None: not requested.
         own_log_probs: Log-probs of the state's own tokens, for the records; None: not measured.
+        prompt: Number of the state's prompt in `Problem.prompts`.
+        golden_start: Number of tokens of this prompt; None: recorded before there were several.
         recorded: Recorded data of an earlier run's visit; None: a visit of this run.
         credit, targets: Credit and targets of the actions.
     """
@@ -93,6 +95,8 @@ class StateVisit:
     engine: dict[Moment, Sequence[float]] = field(default_factory=dict[Moment, Sequence[float]])
     reference: Sequence[float] | None = None
     own_log_probs: dict[str, list[float | None]] | None = None
+    prompt: int = 0
+    golden_start: int | None = None
     recorded: Recorded | None = field(default=None, compare=False)
     credit: StateCredit = field(init=False, repr=False, compare=False)
     targets: Targets = field(init=False, repr=False, compare=False)

@@ -55,7 +55,7 @@ class Solution:
     """The golden solution's place in a problem's states.
 
     Attributes:
-        start: Position of its first token in the ids of a state.
+        start: Position of its first token in the ids of a state that does not say so itself.
         ids: Its tokens; None for one that is in no state and no file.
         is_complete: Whether its text was found in verl_ext/arc/golden/ and agrees with the states.
     """
@@ -64,17 +64,15 @@ class Solution:
     ids: list[int | None]
     is_complete: bool
 
-    @property
-    def length(self) -> int:
-        """Ids of a state and its hidden tokens together."""
-        return self.start + len(self.ids)
+    def start_in(self, entry: Mapping[str, Any]) -> int:
+        """Position of its first token in the ids of an entry's state."""
+        return _own_start(entry, self.start)
 
     def fits(self, entry: Mapping[str, Any]) -> bool:
-        """Whether an entry's state is a part of this prompt and solution: golden files change between runs."""
-        return len(entry["prompt_ids"]) + entry["k"] == self.length and self._agrees(entry)
-
-    def _agrees(self, entry: Mapping[str, Any]) -> bool:
-        known = [*entry["prompt_ids"][self.start :], entry["teacher"]]
+        """Whether an entry's state is a part of a prompt and this solution: golden files change between runs."""
+        if _length(entry, self.start) != len(self.ids):
+            return False
+        known = [*entry["prompt_ids"][self.start_in(entry) :], entry["teacher"]]
         return all(own is None or own == other for own, other in zip(self.ids, known, strict=False))
 
 
@@ -87,22 +85,34 @@ def find_solution(entries: Sequence[Mapping[str, Any]], tokenizer: Any, texts: M
         texts: Texts of the tokens; empty without a tokenizer.
     """
     newest = entries[-1]
-    length = len(newest["prompt_ids"]) + newest["k"]
+    total = len(newest["prompt_ids"]) + newest["k"]
     golden = _golden_ids(newest["problem"], tokenizer)
-    if golden is not None and len(golden) <= length:
-        solution = Solution(length - len(golden), list(golden), True)
+    if golden is not None and len(golden) <= total:
+        solution = Solution(total - len(golden), list(golden), True)
         if len(newest["prompt_ids"]) >= solution.start and solution.fits(newest):
             return solution
-    same = [entry for entry in entries if len(entry["prompt_ids"]) + entry["k"] == length]
-    longest = max(same, key=lambda entry: len(entry["prompt_ids"]))["prompt_ids"]
-    start = _start(longest, texts)
-    # Without texts we only know that the tokens hidden in some state belong to the solution.
-    start = min(len(entry["prompt_ids"]) for entry in same) if start is None else start
-    ids: list[int | None] = [*longest[start:], *[None] * (length - len(longest))]
-    for entry in same:
-        if 0 <= (place := len(entry["prompt_ids"]) - start) < len(ids) and ids[place] is None:
-            ids[place] = entry["teacher"]
+    start = newest.get("golden_start")
+    if start is None:
+        same = [entry for entry in entries if len(entry["prompt_ids"]) + entry["k"] == total]
+        start = _start(max(same, key=lambda entry: len(entry["prompt_ids"]))["prompt_ids"], texts)
+        # Without texts we only know that the tokens hidden in some state belong to the solution.
+        start = min(len(entry["prompt_ids"]) for entry in same) if start is None else start
+    ids: list[int | None] = [None] * (total - start)
+    for entry in reversed(entries):
+        if _length(entry, start) == len(ids):
+            shown = [*entry["prompt_ids"][_own_start(entry, start) :], entry["teacher"]]
+            ids[: len(shown)] = [own if own is not None else other for own, other in zip(ids, shown, strict=False)]
     return Solution(start, ids, False)
+
+
+def _own_start(entry: Mapping[str, Any], otherwise: int) -> int:
+    found = entry.get("golden_start")
+    return otherwise if found is None else found
+
+
+def _length(entry: Mapping[str, Any], start: int) -> int:
+    """Tokens of the solution of which an entry's state shows a part."""
+    return len(entry["prompt_ids"]) - _own_start(entry, start) + entry["k"]
 
 
 def _golden_ids(problem: str, tokenizer: Any) -> list[int] | None:

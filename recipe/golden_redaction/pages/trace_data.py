@@ -115,6 +115,7 @@ class TraceBook:
                     "entry": place,
                     "sequence": _sequence(entry["prompt_ids"], sequences),
                     "length": len(entry["prompt_ids"]),
+                    "start": solution.start_in(entry),
                     "fits": solution.fits(entry),
                     "log_probs": check_log_probs(entry),
                     "rollouts": parts.add(place, entry),
@@ -127,7 +128,7 @@ class TraceBook:
             {
                 "problem": problem,
                 "sequences": sequences,
-                "solution": {"start": solution.start, "ids": solution.ids, "is_complete": solution.is_complete},
+                "solution": {"ids": solution.ids, "is_complete": solution.is_complete},
                 "entries": detail,
                 "pairs": None
                 if task is None

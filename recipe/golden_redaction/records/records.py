@@ -92,8 +92,8 @@ def make_entry(visit: StateVisit, step: int) -> dict[str, Any]:
         {"token": token} | {name: _plain(values[number]) for name, values in columns.items()}
         for number, token in enumerate(visit.tokens)
     ]
-    optional = {} if visit.own_log_probs is None else {"prompt_log_probs": visit.own_log_probs}
-    return optional | {
+    optional = {"prompt_log_probs": visit.own_log_probs, "golden_start": visit.golden_start}
+    return {name: value for name, value in optional.items() if value is not None} | {
         "schema": SCHEMA_VERSION,
         "step": step,
         "weight_version": visit.weight_version,
@@ -117,6 +117,7 @@ def read_visit(entry: Mapping[str, Any]) -> StateVisit:
         tokens=tuple(action["token"] for action in entry["actions"]),
         weight_version=entry["weight_version"],
         rollouts=tuple(tuple(map(_unpack, action["rollouts"])) for action in entry["actions"]),
+        golden_start=entry.get("golden_start"),
         recorded=Recorded(tuple(action["log_prob_before"] for action in entry["actions"]), entry["state_reward"]),
     )
 

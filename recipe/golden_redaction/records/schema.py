@@ -31,6 +31,7 @@ An entry may also have
 
     prompt_log_probs   {policy: [number|null], reference: [number|null]}   of the tokens of prompt_ids, before the
                        update and under the weights that the run began with; null for the first
+    golden_start       int >= 0      place in prompt_ids where the golden solution begins
 
 and a rollout
 

@@ -1,7 +1,10 @@
 """The problems of a run: read from files of data_preprocess.arc, from easy to hard; omitted ones are counted."""
 
 import json
+import re
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,12 @@ import pytest
 
 from data_preprocess.arc import to_rows
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
-from recipe.golden_redaction.method.problems import Problem, RewardSettings, hold_out, read_problems
+from recipe.golden_redaction.method.problems import Problem, RewardSettings, hold_out, read_problems, vary_prompts
 from recipe.golden_redaction.method.prompt_format import check_model
 from verl_ext.arc.order import ORDER
 from verl_ext.arc.prompts import CODE_PREFIX, PromptSettings, SizeLimits, encode_golden, encode_prompt
 from verl_ext.core.errors import ConfigError
-from verl_ext.data.arc_tasks import Pair, parse_task
+from verl_ext.data.arc_tasks import Pair, Task, parse_task
 from verl_ext.data.schema import make_row, write_parquet
 
 EASY, HARD, UNRANKED, WITHOUT = ORDER[0], ORDER[-1], "zzzzzzzz", "00000000"
@@ -322,3 +325,73 @@ def test_a_file_without_a_pair_of_the_problems_is_refused(tmp_path: Path, golden
         held_out(tmp_path, golden, tokenizer, fresh_pairs=path)
     with pytest.raises(ConfigError, match=r"golden\.reward\.fresh_pairs: .*no such file"):
         held_out(tmp_path, golden, tokenizer, fresh_pairs=path + ".gz")
+
+
+# ------------------------------ other prompts ------------------------------
+
+SHOWN = tuple(Pair(((n, n),), ((n,),)) for n in range(1, 4))
+TEST = (Pair(((9, 9),), ((9,),)),)
+
+
+def several(tokenizer: Any, **changes: Any) -> Problem:
+    task = Task("a", SHOWN, TEST)
+    return replace(Problem("a", tuple(encode_prompt(task, tokenizer)), (65, 66, 67), SHOWN, TEST), **changes)
+
+
+def shown_in(ids: Sequence[int], tokenizer: Any) -> list[str]:
+    """The inputs of a prompt's examples, such as 11."""
+    return re.findall(r"Input \(1 x 2\):\n(\d\d)", tokenizer.decode(list(ids)))
+
+
+def test_every_prompt_shows_as_many_examples_and_none_that_is_held_out(tokenizer):
+    spare = tuple(Pair(((n, n),), ((n,),)) for n in range(4, 7))
+    problem = several(tokenizer, held_out=TEST, spare=spare)
+    (varied,) = vary_prompts([problem], 8, tokenizer, NO_LIMITS)
+    shown = [shown_in(prompt, tokenizer) for prompt in varied.prompts]
+    assert shown[0] == ["11", "22", "33"]
+    assert {len(set(found)) for found in shown} == {3}
+    assert set().union(*shown) == {"11", "22", "33", "44", "55", "66"}
+    assert len(set(map(tuple, shown))) == len(shown) == 8
+    assert vary_prompts([problem], 8, tokenizer, NO_LIMITS) == [varied]
+    assert vary_prompts([problem], 3, tokenizer, NO_LIMITS)[0].prompts == varied.prompts[:3]
+    assert vary_prompts([problem], 1, tokenizer, NO_LIMITS) == [problem]
+
+
+def test_without_spare_pairs_the_order_varies_as_far_as_there_are_others(tokenizer):
+    (varied,) = vary_prompts([several(tokenizer)], 100, tokenizer, NO_LIMITS)
+    shown = [shown_in(prompt, tokenizer) for prompt in varied.prompts]
+    assert {tuple(sorted(found)) for found in shown} == {("11", "22", "33")}
+    assert len(set(map(tuple, shown))) == len(shown) == 6
+    (alone,) = vary_prompts([several(tokenizer, pairs=SHOWN[:1])], 4, tokenizer, NO_LIMITS)
+    assert len(alone.prompts) <= 2
+
+
+def test_a_prompt_with_large_spare_pairs_shows_the_tasks_own_examples(tokenizer):
+    large = tuple(Pair((tuple([n] * 30),) * 30, ((n,),)) for n in range(4, 9))
+    problem = several(tokenizer, spare=large)
+    limits = SizeLimits(max_prompt_tokens=len(problem.prompt_ids))
+    (varied,) = vary_prompts([problem], 4, tokenizer, limits)
+    assert len(varied.prompts) > 1
+    assert all(sorted(shown_in(prompt, tokenizer)) == ["11", "22", "33"] for prompt in varied.prompts)
+
+
+def test_a_state_is_found_in_the_prompt_that_it_was_made_from(tokenizer):
+    (varied,) = vary_prompts([several(tokenizer)], 3, tokenizer, NO_LIMITS)
+    for number, prompt in enumerate(varied.prompts):
+        assert varied.state(2, number) == [*prompt, 65]
+        assert varied.prompt_of(2, varied.state(2, number)) == number
+        assert varied.has_state(2, varied.state(2, number))
+    assert varied.prompt_of(2, [*varied.prompt_ids, 66]) is None
+    assert not varied.has_state(1, varied.state(2, 1))
+
+
+def test_pairs_left_over_are_spare(tmp_path: Path, golden: Path, tokenizer):
+    shown, test = Pair(((3, 3), (3, 3)), ((3,),)), Pair(((3, 0),), ((3, 3), (3, 3)))
+    more = [Pair(((n,),), ((3,),)) for n in range(5)]
+    path = fresh_file(tmp_path, {HARD: [more[0], shown, test, *more]})
+    problems, _ = read_problems([write(tmp_path, TASKS)], tokenizer, NO_LIMITS, golden)
+    for with_test in (True, False):
+        settings = RewardSettings(test_pairs=with_test, fresh_pairs=path, num_fresh=1)
+        found = {problem.id: problem for problem in hold_out(problems, settings)}
+        assert found[HARD].spare == tuple(more[1:])
+        assert found[EASY].spare == ()

@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -182,6 +183,22 @@ def test_the_engine_is_asked_for_next_tokens_and_then_for_rollouts_of_each(make)
         ),
     ]
     assert made.phases == ["gen", "sandbox"]
+
+
+def test_a_state_of_another_prompt_begins_with_it(make):
+    made, other = make(TWO_ACTIONS), tuple(ids("another prompt:"))
+    varied = replace(problem("a"), other_prompts=(other,))
+    first, second = made.visitor.visit(
+        [RedactedState("a", 3), RedactedState("b", 3, 1)],
+        {"a": varied, "b": replace(varied, id="b")},
+        9,
+        lambda name: nullcontext(),
+    )
+    assert (first.prompt, first.golden_start) == (0, len(ids("prompt of a:")))
+    assert (second.prompt, second.golden_start) == (1, len(other))
+    assert second.ids == (*other, *ids(GOLDEN)[:-3])
+    assert second.rollouts == first.rollouts
+    assert list(made.engine.requests[1].prompt_ids) == list(second.ids)
 
 
 def test_a_visit_has_the_states_actions_and_the_rollouts_of_each(make):

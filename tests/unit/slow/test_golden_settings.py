@@ -62,7 +62,8 @@ def test_without_the_node_the_defaults_hold():
 def test_every_setting_is_read():
     values = {
         "verifier": "reward",
-        "entries_per_update": 8, "sync_every": 2, "visit_ahead": True, "max_new_tokens": 64, "movement_tolerance": 0.01,
+        "entries_per_update": 8, "sync_every": 2, "visit_ahead": True, "max_new_tokens": 64, "num_prompts": 3,
+        "movement_tolerance": 0.01,
         "reference": False, "attention_dtype": "bf16", "tensor_statistics_every": 0,
         "redaction": {
             "initial_k": 3, "grow_above": 0.9, "shrink_below": 0.1, "patience": 2, "growth": 2.0,

@@ -3,12 +3,16 @@
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recipe.golden_redaction.method.problems import Problem
 from recipe.golden_redaction.method.progress import RedactionSettings
 from recipe.golden_redaction.method.redaction import RedactedState, RedactionController
+from recipe.golden_redaction.method.visits import StateVisit
+from recipe.golden_redaction.texts import TextLogProbs
 from recipe.golden_redaction.visiting import Visits
 
 LENGTHS = dict.fromkeys("abcd", 10)
@@ -95,3 +99,37 @@ def test_an_error_ahead_ends_the_step_that_waits_for_it(made: Made):
     made.visits.begin(2, 5, exclude=["a", "b"])
     with pytest.raises(OSError, match="the engine is gone"):
         made.visits.wait(made.timed)
+
+
+# ------------------------------ log-probs of whole texts ------------------------------
+
+
+class CountingEngine:
+    """The log-prob of a text's nth token is -n, minus a hundred for every prompt token 8."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, ...]] = []
+
+    def prompt_log_probs(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        self.asked += [tuple(text) for text in texts]
+        return [[-float(n) - 100 * list(text).count(8) for n in range(1, len(text))] for text in texts]
+
+
+def test_texts_are_measured_after_the_prompt_of_the_state(tmp_path: Path):
+    problems = {"a": Problem("a", (7, 7), (1, 2, 3), other_prompts=((8, 8, 8),)), "b": Problem("b", (7,), (1,))}
+    engine = CountingEngine()
+    texts = TextLogProbs(engine, problems)  # pyright: ignore[reportArgumentType]  (of ServingEngines, one method)
+    texts.measure_reference(tmp_path / "reference.json", is_first=True)
+    assert engine.asked == [(7, 7, 1, 2, 3), (8, 8, 8, 1, 2, 3), (7, 1)]
+    state = RedactedState("a", 2, 1)
+    texts.measure([state])
+    assert texts.of_golden(state) == [-303.0, -304.0, -305.0]
+    visit = StateVisit("a", 2, (8, 8, 8, 1), 2, (2,), 0, prompt=1)
+    expected = [None, -301.0, -302.0, -303.0]
+    assert texts.of_state(visit) == {"policy": expected, "reference": expected}
+    # The other prompt was not measured under this policy.
+    assert texts.of_state(StateVisit("a", 2, (7, 7, 1), 2, (2,), 0)) is None
+    resumed = TextLogProbs(engine, problems)  # pyright: ignore[reportArgumentType]
+    resumed.measure_reference(tmp_path / "reference.json", is_first=False)
+    resumed.measure([state])
+    assert resumed.of_state(visit) == {"policy": expected, "reference": expected}

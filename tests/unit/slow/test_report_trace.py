@@ -258,6 +258,26 @@ def test_without_a_file_the_solution_is_put_together_from_the_states():
     assert find_solution(entries[:2], None, {}).start == len(prompt) + 1
 
 
+def test_states_of_several_prompts_show_the_same_solution():
+    longer = [*PROMPT, 110, 111]
+    entries = [make_entry(k=5), make_entry(k=3, prompt=longer, step=2), make_entry(k=2, step=3)]
+    for entry, prompt in zip(entries, (PROMPT, longer, PROMPT), strict=True):
+        entry["golden_start"] = len(prompt)
+    solution = find_solution(entries, None, {})
+    assert solution.ids == [1, 2, 3, 4, 5, None]
+    assert all(solution.fits(entry) for entry in entries)
+    assert [solution.start_in(entry) for entry in entries] == [10, 12, 10]
+    book = TraceBook()
+    book.add(entries)
+    detail = unpack(book.blocks()["problem-0"])["entries"]
+    assert [(entry["start"], entry["length"], entry["fits"]) for entry in detail] == [
+        (10, 11, True), (12, 15, True), (10, 14, True)
+    ]  # fmt: skip
+    # Entries of before this was recorded have the start of the newest one's prompt.
+    del entries[0]["golden_start"]
+    assert find_solution(entries, None, {}).fits(entries[0])
+
+
 def test_states_of_another_solution_do_not_fit():
     old, new = make_entry(k=2), make_entry(k=2, golden=[1, 2, 3, 9, 5, 6, 7], step=2)
     solution = find_solution([old, new], None, {})

@@ -96,7 +96,7 @@
     const all = (await load(entry.rollouts))[entry.entry];
     const own = all[entry.actions.indexOf(action)];
     const ids = problem.sequences[entry.sequence];
-    const before = entry.fits ? ids.slice(problem.solution.start, entry.length).map(tokenText).join("") : "";
+    const before = entry.fits ? ids.slice(entry.start, entry.length).map(tokenText).join("") : "";
     const groups = grouped(own);
     const isOpen = (one, nth) => own[params.rollout] !== undefined && (nth === Number(params.rollout) || sameAs(own[params.rollout], one));
     const drawn = groups.map(([one, nth, times]) =>

@@ -11,7 +11,7 @@
 
   function promptItems(problem, entry, index, row) {
     const ids = problem.sequences[entry.sequence].slice(0, entry.length);
-    const start = Math.min(problem.solution.start, ids.length);
+    const start = Math.min(entry.start, ids.length);
     const given = entry.log_probs;
     const own = (place) =>
       given
