@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.fast_dapo.simulation.engine_model import EngineFleet, EngineSettings
+from verl_ext.simulation.engine_model import EngineFleet, EngineSettings
 
 
 def finish_times(settings, jobs, seed=0):

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from recipe.fast_dapo.curriculum.data_controller import TooManyGenerationBatches
 from recipe.fast_dapo.simulate import main
-from recipe.fast_dapo.simulation.engine_model import EngineFleet, EngineSettings
 from recipe.fast_dapo.simulation.scenario import Scenario
 from recipe.fast_dapo.simulation.simulation import CurriculumSimulation, summarize
 from recipe.fast_dapo.simulation.workload import Workload, WorkloadSettings, fit_pass_rates
+from verl_ext.simulation.engine_model import EngineFleet, EngineSettings
 
 SMALL = Scenario(
     train_batch_size=8,

@@ -9,8 +9,8 @@ from typing import Any
 from recipe.fast_dapo.curriculum.controller_settings import CurriculumSettings
 from recipe.fast_dapo.curriculum.screening import SCREENINGS
 from recipe.fast_dapo.settings import PREDICTORS
-from recipe.fast_dapo.simulation.engine_model import EngineSettings
 from recipe.fast_dapo.simulation.workload import WorkloadSettings
+from verl_ext.simulation.engine_model import EngineSettings
 
 SYNC, COLOCATE, SEPARATE = MODES = ("sync", "colocate_async", "separate_async")
 

@@ -24,9 +24,9 @@ from recipe.fast_dapo.curriculum.data_controller import DataController
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
 from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.fast_dapo.curriculum.records import Prompt, Sample
-from recipe.fast_dapo.simulation.engine_model import EngineFleet
 from recipe.fast_dapo.simulation.scenario import SEPARATE, SYNC, Scenario
 from recipe.fast_dapo.simulation.workload import Workload
+from verl_ext.simulation.engine_model import EngineFleet
 
 
 @dataclass

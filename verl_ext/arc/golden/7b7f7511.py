@@ -2,17 +2,18 @@ def solve(input_grid):
     """
     Observations:
     - The input holds the same pattern twice.
-    - In a wide grid the two copies are side by side; in a tall grid one is below the other.
+    - The two copies are side by side, or one is below the other.
     - The output is one copy.
     Procedure:
-    1. Compare the width with the height.
-    2. If the grid is wider than tall, keep the left half of each row.
-    3. Otherwise keep the upper half of the rows.
+    1. Compare the upper half of the rows with the lower half.
+    2. If they are equal, keep the upper half.
+    3. Otherwise keep the left half of each row.
     """
-    height = len(input_grid)
-    width = len(input_grid[0])
-    if width > height:
-        result = [row[: width // 2] for row in input_grid]
+    middle = len(input_grid) // 2
+    upper = input_grid[:middle]
+    lower = input_grid[middle:]
+    if upper == lower:
+        result = [list(row) for row in upper]
     else:
-        result = [list(row) for row in input_grid[: height // 2]]
+        result = [row[: len(row) // 2] for row in input_grid]
     return result

@@ -1,0 +1,1 @@
+"""Models of what takes time on a cluster. Pure."""
