@@ -157,14 +157,10 @@ class TokenTrainingWorker(TrainingWorker):
                 statistics = UpdateStatistics(self.engine.module.named_parameters(), serving_dtype)
             step = StepStart(self.engine.module.parameters())
             grad_norms.append(float(self.engine.optimizer_step()))
-            before, now = now, self._measured(states)
-            share = inner_steps.lengthened(inner_steps.best_share(before, now, wanted, weights))
-            if share > 1:
-                step.scale(share)
-                now = self._measured(states)
+            before, now, share = now, self._measured(states), 1.0
             while share and (best := inner_steps.best_share(before, now, wanted, weights)) < inner_steps.WHOLE:
                 shorter = inner_steps.shortened(share, best)
-                step.scale(shorter / share)
+                step.shorten(shorter / share)
                 now, share = self._measured(states) if shorter else before, shorter
             if not share:
                 break

@@ -35,6 +35,7 @@ class GoldenAssets:
             "golden.entries_per_update=2",
             "golden.credit.rollouts_per_action=16",
             "golden.probe.rollouts=8",
+            "golden.num_prompts=2",
         ]
 
 

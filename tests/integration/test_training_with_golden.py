@@ -67,7 +67,7 @@ def test_rewards_are_what_the_sandbox_says_of_the_joined_program(golden_lab: Lab
         jobs, found = [], []
         for entry in entries:
             visit, problem = read_visit(entry), trainer.problems[entry["problem"]]
-            visible = trainer.tokenizer.decode(list(visit.ids[len(problem.prompt_ids) :]))
+            visible = trainer.tokenizer.decode(list(visit.ids[visit.golden_start :]))
             for action in visit.rollouts:
                 for rollout in action:
                     jobs.append((program(visible + rollout.text), problem.reward_pairs))
@@ -87,6 +87,19 @@ def test_the_log_probs_of_a_states_own_tokens_are_recorded(golden_lab: Lab):
             assert len(values) == len(entry["prompt_ids"])
             assert values[0] is None
             assert all(value <= 1e-4 for value in values[1:])
+
+
+def test_visits_take_turns_through_the_prompts(golden_lab: Lab):
+    for _ in range(4):
+        golden_lab.step()
+    prompts = golden_lab.call(lambda trainer: {name: problem.prompts for name, problem in trainer.problems.items()})
+    assert all(len(own) == 2 for own in prompts.values())
+    visited: dict[str, list[int]] = {}
+    for entry in _all_entries(golden_lab):
+        shown = tuple(entry["prompt_ids"][: entry["golden_start"]])
+        visited.setdefault(entry["problem"], []).append(prompts[entry["problem"]].index(shown))
+    assert all(numbers == [turn % 2 for turn in range(len(numbers))] for numbers in visited.values())
+    assert max(map(len, visited.values())) >= 2
 
 
 def test_several_updates_between_two_copies_of_the_weights(golden_lab: Lab):

@@ -42,7 +42,7 @@ class UpdateStatistics:
 
 
 class StepStart:
-    """Copies the trainable weights before an optimizer step, to shorten or lengthen the step afterwards.
+    """Copies the trainable weights before an optimizer step, to shorten the step afterwards.
 
     Until then this takes their memory. The optimizer's state stays as after the whole step.
 
@@ -54,7 +54,7 @@ class StepStart:
         self._before = [(p, p.detach().clone()) for p in parameters if p.grad is not None]
 
     @torch.no_grad()
-    def scale(self, factor: float) -> None:
+    def shorten(self, factor: float) -> None:
         """Scale the change from there to the current weights; 0 undoes it."""
         for parameter, before in self._before:
             parameter.copy_(before + factor * (parameter - before) if factor else before)

@@ -11,9 +11,9 @@ l by r, as measured; to first order the best share of it is
 
     share = sum_t w_t (goal_t - l_t) r_t / sum_t w_t r_t^2
 
-and a step that was too long is shortened to this share. Then every step lowers the sum. One that was too short is
-lengthened once: with more states per update, each has a smaller part of the gradient, and the learning rate need not
-follow their number. The update ends when all are near their goals.
+and a step that was too long is shortened to this share. Then every step lowers the sum. One that was too short is not
+lengthened: where tokens pull against each other, little movement comes with a long way of the weights, and everything
+else drifts (docs/benchmarks/golden_redaction.md). The update ends when all are near their goals.
 
 M: tokens of all states of an update.
 """
@@ -24,9 +24,6 @@ import numpy as np
 NEAR = 0.1
 # A step whose best share is above this is kept whole.
 WHOLE = 0.8
-# A step whose best share is above this is lengthened, at most `LONGEST` times.
-TOO_SHORT = 1.5
-LONGEST = 8.0
 # A step is shortened at most this much at once, and dropped if shorter than `SHORTEST`.
 _MOST_AT_ONCE = 0.1
 SHORTEST = 1e-4
@@ -71,11 +68,6 @@ def best_share(before: np.ndarray, after: np.ndarray, wanted: np.ndarray, weight
     moved, weights = (after - before)[labelled], weights[labelled]
     length = float((weights * moved**2).sum())
     return float((weights * (wanted - before)[labelled] * moved).sum()) / length if length else 1.0
-
-
-def lengthened(best: float) -> float:
-    """The share of a whole step to take instead, after the whole one gave `best`; 1: it was not too short."""
-    return min(best, LONGEST) if best > TOO_SHORT else 1.0
 
 
 def shortened(share: float, best: float) -> float:

@@ -116,10 +116,10 @@ def test_a_step_is_shortened_to_a_share_of_its_way_and_taken_back():
     with torch.no_grad():
         moved += torch.tensor([4.0, -8.0])
         frozen += 1.0
-    start.scale(0.5)
+    start.shorten(0.5)
     assert moved.tolist() == [3.0, -2.0]
-    start.scale(0.5)
+    start.shorten(0.5)
     assert moved.tolist() == [2.0, 0.0]
-    start.scale(0.0)
+    start.shorten(0.0)
     assert moved.tolist() == [1.0, 2.0]
     assert frozen.tolist() == [6.0]
