@@ -106,6 +106,8 @@ def test_the_overview_says_what_is_wrong_and_where_time_and_rollouts_went(viewer
         "chart => Object.fromEntries(chart.data[0].y.map((y, i) => [y, chart.data[0].x[i]]))"
     )
     assert sum(seconds.values()) == pytest.approx(3600, rel=1e-3)
+    drawn, inner = (page.locator(f"#phases{part}").bounding_box()["height"] for part in ("", " .main-svg >> nth=0"))
+    assert drawn <= inner + 2, "a gap below the bars"
     assert seconds["start-up"] == pytest.approx(60, rel=1e-3)
     assert seconds["validation"] == pytest.approx(8 * 2.5 + 3, rel=1e-3)
     assert _hover(page, page.locator("#phases"), 0.3, height=0.07).startswith("outside of steps: ")
@@ -295,6 +297,18 @@ def test_a_run_of_another_recipe_says_what_it_lacks(viewer, run_folder, tmp_path
     page = viewer().open(_page(["run", str(tmp_path / "textless")], tmp_path / "textless.html"), "?view=samples")
     expect(page.locator("#no-samples")).to_contain_text("No rollouts were saved")
     expect(page.locator("#no-samples")).to_contain_text(f"up to {NUM_TEXTS} of a step, from up to {NUM_STEPS} steps")
+
+
+def test_a_run_without_timers_shows_no_empty_chart(viewer, tmp_path: Path):
+    run = MadeRun(tmp_path / "untimed")
+    run.train(3)
+    run.folder.status.unlink()
+    lines = [json.loads(line) for line in run.folder.metrics.read_text().splitlines()]
+    untimed = [{name: value for name, value in line.items() if not name.startswith("timing_s/")} for line in lines]
+    run.folder.metrics.write_text("".join(f"{json.dumps(line)}\n" for line in untimed))
+    page = viewer().open(_page(["run", str(tmp_path / "untimed")], tmp_path / "untimed.html"))
+    expect(page.locator("#main")).to_contain_text("The steps have no timers.")
+    expect(page.locator("#phases")).to_have_count(0)
 
 
 def test_a_run_without_golden_states_names_no_trace(viewer, run_page):

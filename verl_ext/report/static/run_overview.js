@@ -133,6 +133,7 @@
         .map((names) => [names, el("div", { class: "chart" })]);
       const phases = el("div", { class: "chart", id: "phases" });
       const overTime = el("div", { class: "chart", id: "phases-over-time" });
+      const isTimed = index.phases.length > 0 && index.phase_steps.length > 0;
       main.className = "two";
       main.replaceChildren(
         el(
@@ -168,9 +169,9 @@
               : el("p", { class: "note" }, "No warnings."),
           ),
           parts,
-          index.phase_steps.length
+          isTimed
             ? el("section", {}, el("h2", {}, `Time by phase: ${duration(total(index))} in all`), phases, overTime)
-            : el("p", { class: "note" }, "No step is recorded yet."),
+            : el("p", { class: "note" }, index.phase_steps.length ? "The steps have no timers." : "No step is recorded yet."),
         ),
         el(
           "div",
@@ -202,7 +203,7 @@
         await runs.drawMetrics(chart, index, names, { height: 180 });
         if (!isWanted()) return;
       }
-      if (index.phase_steps.length) {
+      if (isTimed) {
         await drawPhases(phases, index);
         await drawPhasesOverTime(overTime, index);
       }
