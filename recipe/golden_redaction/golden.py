@@ -1,11 +1,10 @@
-"""Check golden solutions and whether they suffice, or estimate a run's pace: `check|sufficiency|pace --help`."""
+"""Check golden solutions, or estimate a run's pace: `check|pace --help`."""
 
 import argparse
 import sys
 
 from recipe.golden_redaction import pace
 from verl_ext.arc import check as golden_check
-from verl_ext.arc import sufficiency as golden_sufficiency
 from verl_ext.core.errors import SignalError
 
 
@@ -13,7 +12,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m recipe.golden_redaction.golden", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for name, module in (("check", golden_check), ("sufficiency", golden_sufficiency), ("pace", pace)):
+    for name, module in (("check", golden_check), ("pace", pace)):
         command = commands.add_parser(
             name, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
         )

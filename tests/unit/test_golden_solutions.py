@@ -16,10 +16,7 @@ from verl_ext.arc.order import ORDER
 from verl_ext.arc.prompts import golden_text
 from verl_ext.arc.run import run_solution, run_solutions
 from verl_ext.arc.solutions import GoldenError, read_pairs, read_solution, solution_names
-from verl_ext.arc.sufficiency import head, measure_task
 from verl_ext.data.arc_tasks import Grid, Pair
-from verl_ext.sandbox.pool import SandboxPool
-from verl_ext.sandbox.results import Execution, Status
 
 ARC = Path(__file__).resolve().parents[3] / "shared" / "data" / "arc"
 TASKS = [ARC / "arc-agi-1_training.json.gz", ARC / "arc-agi-2_training.json.gz"]
@@ -337,38 +334,6 @@ def test_the_command_fails_when_a_solution_does(tmp_path: Path):
     done = command("check", "--task", "made_up")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: made_up: there is no golden solution")
-
-
-# ------------------------------ sufficiency ------------------------------
-
-
-def test_sufficiency_shows_the_docstring_alone_and_counts_what_passes():
-    asked = []
-
-    def sample(message: str, start: str) -> list[str]:
-        asked.append((message, start))
-        return [GOOD.split('"""\n')[2] + "```\nDone.", "    result = input_grid\n    return result\n", "nonsense ("]
-
-    with SandboxPool() as pool:
-        found = measure_task("a", GOOD, PAIRS, sample, pool)
-        assert pool.counts[Status.SYNTAX_ERROR] == 1
-    assert (found.attempts, found.passed) == (3, 1)
-    ((message, start),) = asked
-    assert start == f"```python\n{head(GOOD)}\n"
-    assert head(GOOD) in message
-    assert "c + 1" not in message + start
-    assert head(GOOD).endswith('"""')
-
-
-def test_a_program_that_nobody_could_judge_is_no_attempt():
-    class Failing(SandboxPool):
-        def _run(self, program: str, input_grid: list[list[int]]) -> Execution:
-            return Execution(Status.INFRASTRUCTURE_ERROR)
-
-    with Failing() as pool:
-        found = measure_task("a", GOOD, PAIRS, lambda message, start: ["    return input_grid\n"], pool)
-        assert pool.counts == {Status.INFRASTRUCTURE_ERROR: 2}  # the second is the second attempt
-    assert (found.attempts, found.passed) == (0, 0)
 
 
 def test_the_command_module_is_named_as_documented():
