@@ -5,6 +5,7 @@ W ranks: FSDP averages gradients over the ranks, so a rank's part of the loss is
 """
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -115,25 +116,43 @@ class TokenTrainingWorker(TrainingWorker):
             mini_batches: Each with at least one labelled token: a zero gradient would still move the weights through
                 momentum and weight decay.
             serving_dtype: For the statistics of tensors; None: none.
-            targets: Its `steps` and `aim` are used. None: one step of `target_loss` per update.
+            targets: Its `steps`, `aim` and `scale_lr` are used. None: one step of `target_loss` per update.
         """
         updates = []
         with self.engine.train_mode():
             for states in mini_batches:
-                if targets is not None and targets.steps > 1:
-                    updates.append(self._approach(states, serving_dtype, targets))
-                    continue
-                self.engine.optimizer_zero_grad()
-                parts = self._my_parts(states, self.engine_config.max_token_len_per_gpu)
-                loss = sum(self._backward(states, part) for part in parts)
-                statistics = None
-                if serving_dtype is not None:
-                    statistics = UpdateStatistics(self.engine.module.named_parameters(), serving_dtype)
-                grad_norm = float(self.engine.optimizer_step())
-                after = statistics.after_update() if statistics is not None else {}
-                updates.append(RankUpdate(loss, grad_norm, after))
+                follows = targets is not None and targets.scale_lr
+                with self._scaled_lr(math.sqrt(len(states)) if follows else 1.0):
+                    if targets is not None and targets.steps > 1:
+                        updates.append(self._approach(states, serving_dtype, targets))
+                    else:
+                        updates.append(self._one_step(states, serving_dtype))
             self.engine.lr_scheduler_step()
         return updates
+
+    @contextmanager
+    def _scaled_lr(self, factor: float) -> Iterator[None]:
+        """Multiply the learning rates within; the schedule changes what it finds, so they are restored exactly."""
+        groups = self.engine.optimizer.param_groups
+        before = [group["lr"] for group in groups]
+        for group in groups:
+            group["lr"] *= factor
+        try:
+            yield
+        finally:
+            for group, lr in zip(groups, before, strict=True):
+                group["lr"] = lr
+
+    def _one_step(self, states: Sequence[LabelledState], serving_dtype: torch.dtype | None) -> RankUpdate:
+        self.engine.optimizer_zero_grad()
+        parts = self._my_parts(states, self.engine_config.max_token_len_per_gpu)
+        loss = sum(self._backward(states, part) for part in parts)
+        statistics = None
+        if serving_dtype is not None:
+            statistics = UpdateStatistics(self.engine.module.named_parameters(), serving_dtype)
+        grad_norm = float(self.engine.optimizer_step())
+        after = statistics.after_update() if statistics is not None else {}
+        return RankUpdate(loss, grad_norm, after)
 
     def _approach(
         self, states: Sequence[LabelledState], serving_dtype: torch.dtype | None, settings: TargetSettings
@@ -148,7 +167,7 @@ class TokenTrainingWorker(TrainingWorker):
         way = np.maximum(advantages * (np.where(advantages == 0, 0.0, targets) - start), 0.0)
         wanted = inner_steps.goals(start, targets, advantages, settings.aim)
         grad_norms: list[float] = []
-        statistics = None
+        statistics, length = None, 1.0
         while len(grad_norms) < settings.steps and not inner_steps.are_near(now, wanted, start):
             self.engine.optimizer_zero_grad()
             for part in self._my_parts(states, self.engine_config.max_token_len_per_gpu):
@@ -156,14 +175,16 @@ class TokenTrainingWorker(TrainingWorker):
             if serving_dtype is not None and statistics is None:
                 statistics = UpdateStatistics(self.engine.module.named_parameters(), serving_dtype)
             step = StepStart(self.engine.module.parameters())
-            grad_norms.append(float(self.engine.optimizer_step()))
-            before, now, share = now, self._measured(states), 1.0
+            with self._scaled_lr(length):
+                grad_norms.append(float(self.engine.optimizer_step()))
+            before, now, share = now, self._measured(states), length
             while share and (best := inner_steps.best_share(before, now, wanted, weights)) < inner_steps.WHOLE:
                 shorter = inner_steps.shortened(share, best)
                 step.shorten(shorter / share)
                 now, share = self._measured(states) if shorter else before, shorter
             if not share:
                 break
+            length = inner_steps.next_share(share, before, now, wanted, weights)
         after = statistics.after_update() if statistics is not None else {}
         loss = float((weights * way).sum()) / self.engine.get_data_parallel_size()
         return RankUpdate(loss, grad_norms[0] if grad_norms else 0.0, after, len(grad_norms))

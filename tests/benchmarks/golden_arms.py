@@ -32,10 +32,11 @@ from recipe.golden_redaction.method.labelled_states import StateTokens, mini_bat
 from recipe.golden_redaction.method.problems import Problem
 from recipe.golden_redaction.method.redaction import RedactionController
 from recipe.golden_redaction.method.rollouts import StateVisitor
-from recipe.golden_redaction.method.visits import mean_label
+from recipe.golden_redaction.method.visits import StateVisit, mean_label
 from recipe.golden_redaction.settings import GoldenSettings
 from recipe.golden_redaction.texts import TextLogProbs
 from recipe.golden_redaction.visiting import Visits
+from recipe.golden_redaction.worker import RankUpdate
 from verl_ext.serving.requests import Continuations
 
 PROBLEMS, GROUP = 4, 16  # of a batch of GRPO, and rollouts of each
@@ -217,25 +218,34 @@ def grpo_update(
 
 def redaction(bench: Bench, rate: float) -> Generator[None, None, None]:
     """Golden redaction; a yield without a labelled state has made no step."""
-    golden, by_id = bench.golden, {problem.id: problem for problem in bench.problems}
     optimizer = torch.optim.SGD(bench.engine.model.parameters(), lr=rate)
-    worker = make_worker(bench.engine, optimizer)
+    for _ in redaction_steps(bench, make_worker(bench.engine, optimizer)):
+        yield
+
+
+def redaction_steps(bench: Bench, worker: Any) -> Generator[tuple[list[StateVisit], RankUpdate | None], None, None]:
+    """The visits and the update of each step, None without a labelled state; the worker trains the model."""
+    golden, by_id = bench.golden, {problem.id: problem for problem in bench.problems}
     controller = _controller(bench)
     visits = Visits(controller, bench.visitor, _texts(bench), by_id, golden.redaction.decided_above, False)
     step = 0
     try:
         while True:
             made = visits.take(golden.entries_per_update, step, lambda name: nullcontext())
-            asked = [StateTokens(visit.ids, visit.tokens) for visit in made]
-            log_probs = worker.state_log_probs(asked, False, False).log_probs
-            for index, visit in enumerate(made):
-                visit.assign_credit([min(x, 0.0) for x in log_probs[index]], golden.credit, golden.targets)
+            for visit, own in zip(made, own_log_probs(worker, made), strict=True):
+                visit.assign_credit(own, golden.credit, golden.targets)
             batches = mini_batches(made, golden.entries_per_update, golden.targets.reduction)
-            if batches:
-                worker.train_states(batches, None, golden.targets)
+            updates = worker.train_states(batches, None, golden.targets) if batches else [None]
             for visit in made:
                 controller.observe(visit.problem, visit.k, visit.credit.state_reward)
             step += 1
-            yield
+            yield made, updates[0]
     finally:
         visits.close()
+
+
+def own_log_probs(worker: Any, visits: Sequence[StateVisit]) -> list[list[float]]:
+    """Of each visit's tokens under the weights that are trained."""
+    asked = [StateTokens(visit.ids, visit.tokens) for visit in visits]
+    found = worker.state_log_probs(asked, False, False).log_probs
+    return [[min(value, 0.0) for value in found[index]] for index in range(len(visits))]

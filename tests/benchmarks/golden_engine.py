@@ -239,7 +239,7 @@ class LocalTraining:
     _autocast_dtype = torch.float32
 
     def __init__(self, engine: GoldenEngine, optimizer: torch.optim.Optimizer) -> None:
-        self.module, self._engine, self._optimizer = engine.model, engine, optimizer
+        self.module, self._engine, self.optimizer = engine.model, engine, optimizer
 
     def train_mode(self) -> Any:
         return nullcontext()
@@ -248,10 +248,10 @@ class LocalTraining:
         return nullcontext()
 
     def optimizer_zero_grad(self) -> None:
-        self._optimizer.zero_grad()
+        self.optimizer.zero_grad()
 
     def optimizer_step(self) -> float:
-        return take_step(self._engine, self._optimizer)
+        return take_step(self._engine, self.optimizer)
 
     def lr_scheduler_step(self) -> None:
         """The rate is constant."""

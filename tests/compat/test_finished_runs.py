@@ -36,7 +36,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(train.launch, "adopt_environment", lambda _: None)
     monkeypatch.setattr(train.launch, "run", lambda *_: started.append(1))
     for check in ("check_names", "check_options", "check_with_verl"):
-        monkeypatch.setattr(train.checks, check, lambda _: None)
+        monkeypatch.setattr(train.checks, check, lambda _, **__: None)
     monkeypatch.setattr(train.checks, "check_rest", lambda _, **__: train.checks.Findings())
     monkeypatch.setattr("verl_ext.run.run_folder.RunFolder.write_versions", lambda *_: None)
     return started

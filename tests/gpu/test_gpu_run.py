@@ -37,6 +37,8 @@ KERNELS = {
 }
 SGLANG = "with SGLang"
 RUNS = {**KERNELS, SGLANG: [*KERNELS["without flash-attn"], "actor_rollout_ref.rollout.name=sglang"]}
+# AdamW's direction is read from moments that are in the host's memory between updates.
+OFFLOADED = [f"actor_rollout_ref.actor.fsdp_config.{what}_offload=true" for what in ("param", "optimizer")]
 BATCHES = ["data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=8"]
 
 
@@ -74,7 +76,7 @@ def command(recipe: str, kernels: str, folder: Path) -> list[str]:
         own = ["+experiment=arithmetic_demo", *arithmetic_files(folder), *BATCHES, "data.gen_batch_size=24"]
     elif recipe == "tracin":
         own = ["+experiment=tracin_arithmetic", *arithmetic_files(folder), *BATCHES]
-        own += [f"tracin.validation_files={folder}/influence.parquet"]
+        own += [f"tracin.validation_files={folder}/influence.parquet", *OFFLOADED]
     else:
         own = arc_files(folder)
     return [f"recipe.{recipe}.main", *own, *ONE_GPU, *RUNS[kernels], f"run_dir={folder}/run"]

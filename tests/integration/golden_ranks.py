@@ -211,6 +211,20 @@ def approach(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def scaled_lr(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """One step of SGD on four states, at a learning rate that follows their number or not; and the rates it leaves."""
+    from recipe.golden_redaction.method.targets import TargetSettings
+
+    found: dict[str, Any] = {}
+    for scale in (True, False):
+        worker = build_worker(folder, EXACT, optimizer="SGD", lr=0.01, weight_decay=0.0)
+        before = weights(worker)
+        train(worker, [rows[:4]], None, TargetSettings(scale_lr=scale))
+        found[str(scale)] = {name: weight - before[name] for name, weight in weights(worker).items()}
+        found[f"{scale}, rates"] = [group["lr"] for group in worker.engine.optimizer.param_groups]
+    return found
+
+
 def update_in(precision: Precision, folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
     worker, names = build_worker(folder, precision), ("q_proj", "o_proj", "gate_proj")
     dtypes: dict[str, str] = {}
@@ -267,6 +281,7 @@ def in_process(rank: int, world: int, folder: Path) -> None:
         "update": update,
         "past targets": update_past_targets,
         "approach": approach,
+        "scaled": scaled_lr,
         "refusal": refuse,
         "served": serve,
     }

@@ -31,6 +31,7 @@ class Engine(Labelled):
     checkpointing: bool = False
     fsdp_size: int = -1
     optimizer: str = "SGD"
+    offload: bool = False  # of weights and optimizer between calls; on a CPU they are only asked for
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ PRECONDITIONED = [
     Case(engine=replace(_ADAMW, packed=True, checkpointing=True), micro_batch=None, worlds=(2,)),
     Case(engine=replace(_ADAMW, parameters=FULL), worlds=(1, 2)),
     Case(engine=_ADAMW, in_batch=True, worlds=(1, 2)),
+    Case(engine=replace(_ADAMW, offload=True), worlds=(1, 2)),
     Case(engine=replace(_ADAMW, fsdp_size=2), worlds=(4,)),
     Case(engine=replace(_ADAMW, precision="fp32"), worlds=(1, 2)),
     Case(engine=replace(_ADAMW, precision="fp32", parameters=FULL), worlds=(1, 2)),

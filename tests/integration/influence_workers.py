@@ -65,6 +65,8 @@ def build_worker(folder: Path, engine: Engine) -> Any:
         pad_to_length=engine.bucket > 0,
         pad_to_length_bucket=engine.bucket,
         fsdp_size=engine.fsdp_size,
+        param_offload=engine.offload,
+        optimizer_offload=engine.offload,
     )
     # No clipping: the scale of an update must be visible, at least with SGD.
     optimizer = FSDPOptimizerConfig(

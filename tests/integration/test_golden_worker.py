@@ -276,6 +276,16 @@ def test_the_targets_size_reaches_the_weights_with_several_steps_alone(found, wo
 
 
 @pytest.mark.parametrize("world", WORLDS)
+def test_the_learning_rate_follows_the_number_of_states_and_the_schedule_does_not_see_it(found, world):
+    result = found[world]["scaled"]
+    assert any(change.abs().max() > 1e-4 for change in result["False"].values())
+    for name, change in result["False"].items():
+        torch.testing.assert_close(result["True"][name], 2 * change, rtol=0, atol=1e-12)  # four states
+    assert result["True, rates"] == result["False, rates"]
+    assert max(result["True, rates"]) <= 0.01
+
+
+@pytest.mark.parametrize("world", WORLDS)
 def test_a_state_is_one_row_of_one_forward_within_the_limits_of_tokens(found, rows, world):
     def planned(parts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
         """[rank] sizes of its forward passes; a rank without its own state takes part with one."""

@@ -59,7 +59,7 @@ def train(config: DictConfig, recipe: Recipe) -> None:
     read_rollout_texts(config)
     if recipe.scores_rollouts:
         launch.choose_reward(config)
-    checks.check_options(config)
+    checks.check_options(config, scores_rollouts=recipe.scores_rollouts)
     from verl_ext.trainer import loading
 
     loading.trainer_class(config)

@@ -13,7 +13,9 @@ l by r, as measured; to first order the best share of it is
 
 and a step that was too long is shortened to this share. Then every step lowers the sum. One that was too short is not
 lengthened: where tokens pull against each other, little movement comes with a long way of the weights, and everything
-else drifts (docs/benchmarks/golden_redaction.md). The update ends when all are near their goals.
+else drifts (docs/benchmarks/golden_redaction.md). The next step is as long as the rest of the way takes at the pace of
+this one, and at most whole, which saves most measurements of steps that are too long. The update ends when all are near
+their goals.
 
 M: tokens of all states of an update.
 """
@@ -68,6 +70,24 @@ def best_share(before: np.ndarray, after: np.ndarray, wanted: np.ndarray, weight
     moved, weights = (after - before)[labelled], weights[labelled]
     length = float((weights * moved**2).sum())
     return float((weights * (wanted - before)[labelled] * moved).sum()) / length if length else 1.0
+
+
+def next_share(
+    share: float, before: np.ndarray, after: np.ndarray, wanted: np.ndarray, weights: np.ndarray
+) -> float:
+    """The share of a whole step that the next one is made with: the rest of the way at the pace of the last step.
+
+    Args:
+        share: Of the last step, above 0.
+        before, after: (M,) log-probs around it.
+        wanted: (M,) of `goals`.
+        weights: (M,) in the loss.
+    """
+    labelled = np.isfinite(wanted)
+    weights = weights[labelled]
+    moved = float((weights * (after - before)[labelled] ** 2).sum()) ** 0.5
+    left = float((weights * (wanted - after)[labelled] ** 2).sum()) ** 0.5
+    return min(1.0, max(SHORTEST, share * left / moved)) if moved else 1.0
 
 
 def shortened(share: float, best: float) -> float:

@@ -65,6 +65,11 @@ class TargetSettings(Settings):
     """With steps above 1, share of the distance to the target that a token is moved. The rest is room for the tokens'
     effect on each other: with 1, about half of them end slightly past their target."""
 
+    scale_lr: bool = True
+    """Multiply the learning rate by the square root of the number of labelled states in the update, so that a log-prob
+    moves as far with many states as with one. (The gradient is clipped to norm 1, which their gradients, mostly
+    orthogonal, share.) false: the learning rate is the length of a step whatever the number of states."""
+
     reduction: Reduction = "state_mean"
     """state_mean: states have equal weight, and so have the tokens within one. token_mean: all labelled tokens have
     equal weight. sum: each has weight 1."""

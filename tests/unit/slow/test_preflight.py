@@ -166,11 +166,11 @@ def test_the_posterior_baseline_is_known_to_fast_dapo_and_to_nobody_else(recipe:
 
 def test_a_sequence_over_several_ranks_may_be_longer(config: DictConfig):
     tight = _changed(config, actor_rollout_ref__actor__ppo_max_token_len_per_gpu=15)
-    assert (
-        "holds no row of data.max_prompt_length + data.max_response_length = 20 + 10" in values.check_values(tight)[0]
-    )
+    (problem,) = values.check_micro_batch(tight)
+    assert "holds no row of data.max_prompt_length + data.max_response_length = 20 + 10" in problem
     long = _changed(tight, actor_rollout_ref__actor__fsdp_config__ulysses_sequence_parallel_size=2)
-    assert values.check_values(_changed(long, trainer__n_gpus_per_node=2)) == []
+    both = _changed(long, trainer__n_gpus_per_node=2)
+    assert [*values.check_values(both), *values.check_micro_batch(both)] == []
     assert (
         "ulysses_sequence_parallel_size=2 does not divide trainer.nnodes x n_gpus_per_node = 1 ranks"
         in values.check_values(long)[0]

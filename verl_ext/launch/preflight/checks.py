@@ -18,7 +18,7 @@ from verl_ext.launch.data_checks import custom_dataset, find_files, is_judged_by
 from verl_ext.launch.preflight import agents, machine, model_files, packages, prompts, resumed
 from verl_ext.launch.preflight.options import name_fsdps, unknown_options
 from verl_ext.launch.preflight.reward import check_reward
-from verl_ext.launch.preflight.values import check_values, check_verls_nodes, verls_words
+from verl_ext.launch.preflight.values import check_micro_batch, check_values, check_verls_nodes, verls_words
 from verl_ext.launch.preflight.verdicts import Success
 from verl_ext.launch.quiet import without_lines
 from verl_ext.run.checkpoints import CheckpointFolder
@@ -75,13 +75,18 @@ def check_names(config: DictConfig) -> None:
         raise refusal(problems)
 
 
-def check_options(config: DictConfig) -> None:
+def check_options(config: DictConfig, *, scores_rollouts: bool) -> None:
     """Reject single values that cannot work, incomplete models, and folders that cannot be written to.
+
+    Args:
+        config: Of a run.
+        scores_rollouts: Whether it trains on verl's rows of prompt and response.
 
     Raises:
         ConfigError: Names every problem.
     """
-    problems = [*check_values(config), *machine.check_outputs(config)]
+    problems = [*check_values(config), *(check_micro_batch(config) if scores_rollouts else ())]
+    problems += machine.check_outputs(config)
     problems += [*model_files.check_models(config, has_critic=_has_critic(config)), *agents.check_agents(config)]
     Findings(problems or check_verls_nodes(config)).refuse()
 

@@ -119,7 +119,7 @@ def check_values(config: DictConfig) -> list[str]:
         One sentence each.
     """
     problems = [problem for number in NUMBERS if (problem := number.problem(config))]
-    problems += [*_layout(config), *_temperature(config), *_batch(config), *_names(config)]
+    problems += [*_layout(config), *_temperature(config), *_names(config)]
     return [*problems, *_loggers(config.trainer.logger)]
 
 
@@ -140,8 +140,8 @@ def _temperature(config: DictConfig) -> Iterator[str]:
         )
 
 
-def _batch(config: DictConfig) -> Iterator[str]:
-    """verl ends a run at the first row that is longer than a micro-batch allows."""
+def check_micro_batch(config: DictConfig) -> Iterator[str]:
+    """verl ends a run at the first row of prompt and response that is longer than a micro-batch allows."""
     data, actor = config.data, config.actor_rollout_ref.actor
     sizes = (data.max_prompt_length, data.max_response_length, actor.ppo_max_token_len_per_gpu)
     if not actor.use_dynamic_bsz or not all(isinstance(size, int) for size in sizes) or any(_layout(config)):
