@@ -1,7 +1,8 @@
 """Golden redaction with 1, 4 and 8 states per update: at one learning rate, and at one that follows their number.
 
     make demo-arc-data                                     # the base model and its 8 tasks, minutes; once
-    python tests/benchmarks/golden_states_per_update.py    # about a quarter of an hour on 2 idle cores
+    python tests/benchmarks/golden_states_per_update.py    # 50 minutes on 2 idle cores; --seeds 1: half of it
+    python tests/benchmarks/golden_states_per_update.py --steps 1 --seeds 1 --states 1 8 --visits 320    # 4 minutes
 
 The lab of `golden_baselines.py`: plain PyTorch in float32 on one thread, the product's controller, visitor, credit,
 targets and worker with the demo's configuration. Each run visits as many states, whatever the number per update.
@@ -22,6 +23,7 @@ followed 2, 2.3, 2.5. Intended above 97 % and past target below 16 % everywhere.
 
 import argparse
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -47,14 +49,16 @@ TOLERANCE = 1e-4  # nats
 Setting = tuple[str, int, float, int]
 
 
-def run(setting: Setting, visits: int, model: Path, data: Path) -> dict[str, Any]:
+def run(setting: Setting, visits: int, steps_per_update: int, model: Path, data: Path) -> dict[str, Any]:
     """The figures of one run: how, visits per update, learning rate, seed."""
     how, states, rate, seed = setting
     torch.set_num_threads(1)
     with SandboxPool(SandboxPolicy(), workers=1) as pool:
         material = read_material(model, data)
         run = Run(Job("redaction", len(material.problems), seed, (), 1, 32), material, pool)
-        targets = material.golden.targets.model_copy(update={"scale_lr": how == "followed"})
+        targets = material.golden.targets.model_copy(
+            update={"scale_lr": how == "followed", "steps": steps_per_update}
+        )
         golden = material.golden.model_copy(update={"entries_per_update": states, "targets": targets})
         bench = Bench(
             run.engine, run.visitor, run.judge, material.problems, tuple(closing_ids(material.tokenizer)), golden, seed
@@ -108,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--states", type=int, nargs="+", default=list(STATES), help="per update")
     parser.add_argument("--followed", type=float, nargs="+", default=[RATES["followed"]], help="learning rates")
     parser.add_argument("--constant", type=float, nargs="+", default=[RATES["constant"]], help="learning rates")
+    parser.add_argument("--steps", type=int, default=4, help="of an update, at most (4)")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--data", type=Path, default=DATA)
@@ -120,8 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for states in args.states
     ]
     results = []
+    os.environ.setdefault("VERL_PLATFORM", "cpu")  # of the workers, before they load verl
     with start_workers(args.workers) as workers:
-        for result in workers.map(partial(run, visits=args.visits, model=args.model, data=args.data), settings):
+        own = partial(run, visits=args.visits, steps_per_update=args.steps, model=args.model, data=args.data)
+        for result in workers.map(own, settings):
             print(json.dumps(result), flush=True)
             results.append(result)
     print(table(results))

@@ -36,6 +36,7 @@ class GoldenAssets:
             "golden.credit.rollouts_per_action=16",
             "golden.probe.rollouts=8",
             "golden.num_prompts=2",
+            "golden.visit_ahead=false",
         ]
 
 

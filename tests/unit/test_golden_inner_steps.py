@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.golden_redaction.method.inner_steps import SHORTEST, WHOLE, are_near, best_share, goals, shortened
+from recipe.golden_redaction.method.inner_steps import (
+    SHORTEST,
+    WHOLE,
+    are_near,
+    best_share,
+    goals,
+    next_share,
+    shortened,
+)
 from recipe.golden_redaction.method.movement import movement
 
 AIM = 0.9
@@ -23,16 +31,17 @@ def run(
     weights = np.ones(len(targets)) / len(targets)
     start = now = -np.ones(len(targets))
     wanted = goals(start, targets, advantages, aim)
-    labelled, distances = advantages != 0, []
+    labelled, distances, length = advantages != 0, [], 1.0
     for _ in range(steps):
         if are_near(now, wanted, start):
             break
         gradient = jacobian.T @ np.where(labelled, weights * (np.nan_to_num(wanted) - now), 0.0)
         direction = gradient * rate / max(np.linalg.norm(gradient), 1e-12)
-        share = 1.0
+        share = length
         while share and (best := best_share(now, now + share * jacobian @ direction, wanted, weights)) < WHOLE:
             share = shortened(share, best)
-        now = now + share * jacobian @ direction
+        before, now = now, now + share * jacobian @ direction
+        length = next_share(share, before, now, wanted, weights) if share else 1.0
         distances.append(float((weights * (wanted - now) ** 2)[labelled].sum()))
     return now, distances
 
@@ -95,3 +104,13 @@ def test_a_step_is_shortened_by_at_most_ten_and_given_up_when_next_to_nothing_is
     assert shortened(1.0, 0.5) == 0.5
     assert shortened(0.5, -7.0) == pytest.approx(0.05)
     assert shortened(2 * SHORTEST, 0.2) == 0.0
+
+
+def test_the_next_step_is_as_long_as_the_rest_of_the_way_takes_and_at_most_whole():
+    before, wanted, weights = np.array([-1.0, -1.0, 5.0]), np.array([-0.2, np.nan, 5.0]), np.ones(3)
+    after = np.array([-0.6, -9.0, 5.0])
+    assert next_share(0.1, before, after, wanted, weights) == pytest.approx(0.1)  # half of the way is left
+    assert next_share(0.1, before, np.array([-0.25, -9.0, 5.0]), wanted, weights) == pytest.approx(0.1 * 0.05 / 0.75)
+    assert next_share(0.9, before, np.array([-0.99, -9.0, 5.0]), wanted, weights) == 1.0
+    assert next_share(0.1, before, np.array([-0.2, -9.0, 5.0]), wanted, weights) == SHORTEST
+    assert next_share(0.1, before, before, wanted, weights) == 1.0  # learning rate 0
