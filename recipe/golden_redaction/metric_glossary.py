@@ -23,6 +23,7 @@ METRICS: Glossary = {
     "golden/k/max": ("tokens", "the most"),
     "golden/k/share": ("fraction", "mean of hidden tokens / length of the solution"),
     "golden/k/share_complete": ("fraction", "problems whose whole solution is hidden"),
+    "golden/k/share_reached": ("fraction", "problems whose whole solution was hidden in a visit so far"),
     "golden/k/num_grown": ("visits", "after which a problem's k grew; since the start"),
     "golden/k/num_shrunk": ("visits", "after which it shrank; since the start"),
     "golden/k/num_stale": ("visits", "of a length that had changed meanwhile, which are ignored; since the start"),

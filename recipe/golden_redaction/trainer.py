@@ -300,8 +300,9 @@ class GoldenTrainer(SignalTrainer):
     def summary(self) -> dict[str, Any]:
         """In addition to the base's: results for the labelled tokens, k, and the probes of each problem."""
         k_before = min(self.golden.redaction.initial_k, *(len(p.golden_ids) for p in self.problems.values()))
+        now = self.controller.metrics()
         found = run_findings(
-            self.probes.read(), self.movement.moved, k_before, self.controller.metrics()["golden/k/mean"]
+            self.probes.read(), self.movement.moved, k_before, now["golden/k/mean"], now["golden/k/share_reached"]
         )
         return super().summary() | {"golden": asdict(found), "findings": found.lines()}
 

@@ -56,9 +56,7 @@ def run(setting: Setting, visits: int, steps_per_update: int, model: Path, data:
     with SandboxPool(SandboxPolicy(), workers=1) as pool:
         material = read_material(model, data)
         run = Run(Job("redaction", len(material.problems), seed, (), 1, 32), material, pool)
-        targets = material.golden.targets.model_copy(
-            update={"scale_lr": how == "followed", "steps": steps_per_update}
-        )
+        targets = material.golden.targets.model_copy(update={"scale_lr": how == "followed", "steps": steps_per_update})
         golden = material.golden.model_copy(update={"entries_per_update": states, "targets": targets})
         bench = Bench(
             run.engine, run.visitor, run.judge, material.problems, tuple(closing_ids(material.tokenizer)), golden, seed

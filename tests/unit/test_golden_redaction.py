@@ -409,6 +409,7 @@ def test_metrics():
     assert controller.metrics() == {
         "golden/retired/share": 0, "golden/retired/num_checks": 0, "golden/retired/num_returned": 0,
         "golden/k/mean": 2, "golden/k/min": 1, "golden/k/max": 3, "golden/k/share": (1 / 2 + 3 / 8) / 2,
+        "golden/k/share_reached": 0.5,
         "golden/k/share_complete": 0, "golden/k/num_grown": 1, "golden/k/num_shrunk": 1, "golden/k/num_stale": 0,
         "golden/k/num_unlabelled": 1,
         "golden/k/num_passed_over": 0, "golden/visits/min": 0, "golden/visits/max": 1, "golden/state_reward/mean": 0.25,

@@ -15,6 +15,7 @@ class Findings:
             without any.
         past_target: Share of them that moved past their target there; None without any.
         k_before, k_after: Mean hidden golden tokens of the problems.
+        reached: Share of the problems whose whole solution was hidden in a visit.
         problems: Problems with a probe before the first update and after the last.
         risen, fallen: How many of these have a higher (lower) mean pass rate over the probes' shares.
         pass_rates: Mean pass rate of the problems before and after, by the share of the solution that was hidden.
@@ -24,6 +25,7 @@ class Findings:
     intended_way: float | None
     k_before: float
     k_after: float
+    reached: float
     problems: int
     risen: int
     fallen: int
@@ -32,7 +34,8 @@ class Findings:
 
     def lines(self) -> list[tuple[str, str]]:
         """Names and texts for display."""
-        lines = [("redaction length", f"{self.k_before:.1f} -> {self.k_after:.1f} tokens, mean of the problems")]
+        whole = f"{100 * self.reached:.0f} % of the problems had a visit with the whole solution hidden"
+        lines = [("redaction length", f"{self.k_before:.1f} -> {self.k_after:.1f} tokens on average; {whole}")]
         if self.intended_way is not None:
             share = f"{100 * self.intended_way:.1f} % moved in the intended direction in the serving engine"
             past = f", {100 * self.past_target:.1f} % past their target" if self.past_target is not None else ""
@@ -45,7 +48,7 @@ class Findings:
 
 
 def run_findings(
-    probes: Iterable[Mapping[str, Any]], moved: Mapping[str, int], k_before: float, k_after: float
+    probes: Iterable[Mapping[str, Any]], moved: Mapping[str, int], k_before: float, k_after: float, reached: float
 ) -> Findings:
     """The findings of a run.
 
@@ -53,7 +56,7 @@ def run_findings(
         probes: Rows {step, problem, share, pass_rate}; the first and the last step are compared, where both have a pass
             rate.
         moved: Labelled tokens by kind, see `movement.KINDS`.
-        k_before, k_after: See `Findings`.
+        k_before, k_after, reached: See `Findings`.
     """
     known = [row for row in probes if row["pass_rate"] is not None]
     steps = sorted({row["step"] for row in known})
@@ -76,6 +79,7 @@ def run_findings(
         intended_way=intended / labelled if labelled else None,
         k_before=k_before,
         k_after=k_after,
+        reached=reached,
         problems=len(changes),
         risen=sum(sum(values) > 0 for values in changes.values()),
         fallen=sum(sum(values) < 0 for values in changes.values()),

@@ -72,9 +72,7 @@ def best_share(before: np.ndarray, after: np.ndarray, wanted: np.ndarray, weight
     return float((weights * (wanted - before)[labelled] * moved).sum()) / length if length else 1.0
 
 
-def next_share(
-    share: float, before: np.ndarray, after: np.ndarray, wanted: np.ndarray, weights: np.ndarray
-) -> float:
+def next_share(share: float, before: np.ndarray, after: np.ndarray, wanted: np.ndarray, weights: np.ndarray) -> float:
     """The share of a whole step that the next one is made with: the rest of the way at the pace of the last step.
 
     Args:

@@ -94,6 +94,7 @@ class Progress:
         num_solved: Visits in a row with everything hidden and a high reward.
         last_reward: Reward of the last visit with a label.
         is_falling: k shrank at its last change.
+        longest: The most hidden tokens of a visit.
     """
 
     length: int
@@ -106,6 +107,7 @@ class Progress:
     num_solved: int = 0
     last_reward: float | None = None
     is_falling: bool = False
+    longest: int = 0
 
     @classmethod
     def start(cls, length: int, k: int) -> "Progress":
@@ -115,7 +117,7 @@ class Progress:
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> "Progress":
         """Restore from `dataclasses.asdict`. In older states without turns, all lengths up to k count as visited."""
-        older: dict[str, Any] = {"bottom": 1, "top": values["k"], "turn": values["visits"]}
+        older: dict[str, Any] = {"bottom": 1, "top": values["k"], "turn": values["visits"], "longest": values["k"]}
         return cls(**{**older, **values})
 
     def has_retired(self, settings: RedactionSettings) -> bool:
@@ -143,6 +145,7 @@ class Progress:
         """Record the state reward (0 to 1) of a visit with this k; returns the change of k."""
         k = self.k
         self.last_reward = float(state_reward)
+        self.longest = max(self.longest, k)
         if k < self.bottom:  # the lengths between were skipped on the way down
             self.bottom = self.top = k
         self.top = max(self.top, k)

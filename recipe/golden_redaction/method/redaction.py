@@ -193,7 +193,8 @@ class RedactionController:
         """Metrics of all problems now, and counts since the start.
 
         `golden/k/mean|min|max` in tokens, `golden/k/share` (mean of k / L), `golden/k/share_complete` (problems whose
-        whole solution is hidden), `golden/k/num_grown|num_shrunk|num_stale|num_unlabelled` (visits),
+        whole solution is hidden), `golden/k/share_reached` (those whose whole solution was hidden in a visit),
+        `golden/k/num_grown|num_shrunk|num_stale|num_unlabelled` (visits),
         `golden/k/num_passed_over` (lengths), `golden/visits/min|max`, `golden/retired/share` (solved problems),
         `golden/retired/num_checks|num_returned` (visits of these, and those that brought one back), and
         `golden/state_reward/mean` of the last labelled visit of each problem (absent before the first).
@@ -206,6 +207,7 @@ class RedactionController:
             "golden/k/max": float(max(lengths)),
             "golden/k/share": sum(progress.k / progress.length for progress in problems) / len(problems),
             "golden/k/share_complete": sum(progress.k == progress.length for progress in problems) / len(problems),
+            "golden/k/share_reached": sum(progress.longest == progress.length for progress in problems) / len(problems),
             "golden/visits/min": float(min(progress.visits for progress in problems)),
             "golden/visits/max": float(max(progress.visits for progress in problems)),
             "golden/retired/share": sum(progress.has_retired(self.settings) for progress in problems) / len(problems),
