@@ -16,9 +16,9 @@ movement of tokens without a label (nats); pass rate of whole solutions at the e
 
 PREDICTION, written before the first run. The gradient is clipped to norm 1 and the gradients of different states are
 mostly orthogonal, so with a constant rate a token's way falls with n ** -1/2: of a step at 8 visits per update (about 3
-labelled) it has .6 of what it has alone. Up to four steps per update make up for most of it: moved / asked .8 with 1
-visit, .75 with 4, .65 with 8; with the followed rate within .05 of each other. Steps per update: constant 2, 2.5, 3;
-followed 2, 2.3, 2.5. Intended above 97 % and past target below 16 % everywhere. Pass rates within noise (.1).
+labelled) it has .6 of its way with one visit. Up to four steps per update make up for most of it: moved / asked .8
+with 1 visit, .75 with 4, .65 with 8; with the followed rate within .05 of each other. Steps per update: constant 2,
+2.5, 3; followed 2, 2.3, 2.5. Intended above 97 % and past target below 16 % everywhere. Pass rates within noise (.1).
 """
 
 import argparse

@@ -70,7 +70,9 @@ def test_every_setting_is_read():
             "decided_above": None, "retire_after": None, "check_after": 3, "order": "random", "seed": 4,
         },
         "credit": {"num_next_tokens": 4, "max_actions": 3, "rollouts_per_action": 8, "min_labels": 2, "alpha": 0.1},
-        "targets": {"mass_from_others": 0.25, "balanced": False, "steps": 3, "aim": 0.8, "reduction": "sum"},
+        "targets": {
+            "mass_from_others": 0.25, "balanced": False, "steps": 3, "aim": 0.8, "scale_lr": False, "reduction": "sum",
+        },
         "prompt": {"grid": "spaced", "test_inputs": True},
         "limits": {"max_cells": 100, "max_prompt_tokens": 200, "max_golden_tokens": 300},
         "records": {
