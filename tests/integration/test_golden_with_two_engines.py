@@ -52,34 +52,37 @@ def test_both_engines_serve_the_actors_weights_and_both_ranks_have_states(golden
             np.testing.assert_allclose(np.exp(found), np.exp(wanted), rtol=0, atol=1e-4)
 
 
-def test_rollouts_come_from_both_engines(golden_pair: Lab):
-    def count(trainer: Any) -> list[int]:
-        """Requests for rollouts that each engine got in a step."""
-        servers = trainer.engines._servers
+class CountingServer:
+    """A server of an engine, with the number of its requests for rollouts."""
 
-        class Counting:
-            def __init__(self, server: Any) -> None:
-                self.server, self.num = server, 0
+    def __init__(self, server: Any) -> None:
+        self.server, self.num = server, 0
 
-            def __getattr__(self, name: str) -> Any:
-                self.num += name == "generate_many"
-                return getattr(self.server, name)
-
-        counting = [Counting(server) for server in servers]
-        trainer.engines._servers = counting
-        try:
-            _step(trainer)
-        finally:
-            trainer.engines._servers = servers
-        return [server.num for server in counting]
-
-    assert min(golden_pair.call(count)) >= 1
+    def __getattr__(self, name: str) -> Any:
+        self.num += name == "generate_many"
+        return getattr(self.server, name)
 
 
-def _step(trainer: Any) -> None:
-    """A step without the lab's bookkeeping."""
+def _count_requests(trainer: Any) -> list[int]:
+    """Requests for rollouts that each engine gets in a step."""
+    from verl.utils.debug import marked_timer
+
     from verl_ext.serving import data_plane
 
-    batch = trainer.step({}, {})
+    servers = trainer.engines._servers
+    trainer.engines._servers = [CountingServer(server) for server in servers]
+    trainer.timing_raw = {}
+    try:
+        with marked_timer("step", trainer.timing_raw):
+            batch = trainer.step({}, trainer.timing_raw)
+        counts = [server.num for server in trainer.engines._servers]
+    finally:
+        trainer.engines._servers = servers
     data_plane.clear(batch.keys, batch.partition_id)
     trainer.global_steps += 1
+    return counts
+
+
+def test_rollouts_come_from_both_engines(golden_pair: Lab):
+    golden_pair.step()
+    assert min(golden_pair.call(_count_requests)) >= 1
