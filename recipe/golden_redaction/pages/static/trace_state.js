@@ -25,7 +25,7 @@
       : [];
     const items = ids.map((id, place) =>
       place >= start && entry.fits
-        ? { ...solution[place - start], ...(given ? own(place) : {}) }
+        ? { ...solution[place - start], place, ...(given ? own(place) : {}) }
         : { id, place, role: "prompt", ...own(place) },
     );
     return { prompt: items.slice(0, start), golden: items.slice(start), hidden: row[ROW.k] };

@@ -92,9 +92,10 @@
     return found;
   };
 
-  // Items for the golden solution's tokens from `first` on; `open(evidence)` is what a click on a token does.
-  trace.solutionItems = (problem, index, { until = Infinity, current = null, open = null } = {}) => {
-    const { start, ids } = problem.solution;
+  // Items for the golden solution's tokens before `until`, with their place in the solution; `open(row)` is what a click
+  // on a token does.
+  trace.solutionItems = (problem, index, { until = Infinity, open = null } = {}) => {
+    const { ids } = problem.solution;
     const byK = trace.evidenceByK(problem, index);
     return ids.slice(0, until).map((id, offset) => {
       const k = ids.length - offset;
@@ -113,14 +114,13 @@
         );
       return {
         id,
-        place: start + offset,
+        place: offset,
         role: labelled.length ? "golden mattered" : "golden",
         before: newest?.teacher.before ?? null,
         after: newest ? (newest.teacher.trainer ?? newest.teacher.engine) : null,
         reference: newest?.teacher.reference ?? null,
         advantage: pushed,
         notes,
-        current: current === k,
         onclick: open && newest ? () => open((labelled.at(-1) ?? newest).row) : null,
       };
     });
