@@ -199,6 +199,13 @@ class Curriculum(Collector):
         known = {group.prompt.uid: self._known(group) for group in self.groups}
         posterior_advantage.prepare(batch.keys, known, self.reward_scale)
 
+    def observe_influence(self, scores: Mapping[str, float]) -> None:
+        if self.predictor is None or not self.predictor.posterior.settings.use_influence:
+            return
+        with self._changed:
+            index_of = {group.prompt.uid: group.prompt.index for group in self.groups}
+            self.predictor.observe_influence({index_of[uid]: score for uid, score in scores.items()})
+
     def _known(self, group: TrainingGroup) -> KnownPrompt:
         assert self.predictor is not None
         prompt, grading = group.prompt, self.settings.controller.grading

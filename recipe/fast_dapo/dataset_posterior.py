@@ -1,6 +1,6 @@
 """The pass-rate posterior of a training data set, whose prompts have an `index` each, and its part in a checkpoint."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,10 @@ class DatasetPosterior:
         for outcome in outcomes:
             fails = outcome.samples - outcome.passes
             self.posterior.observe(self._position[outcome.index], outcome.passes, fails, outcome.shortfall)
+
+    def observe_influence(self, scores: Mapping[int | str, float]) -> None:
+        """Learn from the influence scores of the groups of one update, by the prompts' `index`."""
+        self.posterior.observe_influence([self._position[index] for index in scores], list(scores.values()))
 
     def prior(self, index: int | str) -> tuple[float, float]:
         """(alpha, beta) of a prompt before its first rollout."""

@@ -22,5 +22,9 @@ METRICS: Glossary = {
         "fraction",
         "shortfall of the variance of graded successes from m (1 - m), as a share of it; left out without grades",
     ),
+    "predictor/harmful_share": (
+        "fraction",
+        "candidates of the last choice whose influence on TracIn's validation set is expected to be negative",
+    ),
     "timing_s/predict": ("s", "choosing the prompts to screen"),
 }

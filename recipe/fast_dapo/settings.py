@@ -256,6 +256,16 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
             "curriculum.schedule=merged waits for every rollout of a call, and with trainer.v1.trainer_mode="
             "separate_async generation never stops: set schedule=streaming"
         )
+    if node.posterior.use_influence and not OmegaConf.select(config, "tracin.enable"):
+        problems.append(
+            "curriculum.posterior.use_influence=true needs TracIn's scores: set tracin.enable=true and "
+            "tracin.validation_files, or use_influence=false"
+        )
+    if node.posterior.use_influence and node.predictor != "posterior":
+        problems.append(
+            f"curriculum.posterior.use_influence=true has no effect with curriculum.predictor={node.predictor}: set "
+            "predictor=posterior"
+        )
     if node.screening == "sequential":
         for name, value, needed in (
             ("schedule", node.schedule, "streaming"),

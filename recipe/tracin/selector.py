@@ -1,5 +1,6 @@
 """TracIn as a part: scores every sample of a batch, and restricts the actor's update to those that help validation."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -264,6 +265,10 @@ class TracInSelector(Selector):
         rows = data_plane.read(keys, batch.partition_id, ["rm_scores", "index", "advantages", "response_mask"])
         rewards = np.array([float(row.sum()) for row in rows["rm_scores"].unbind()])
         self._metrics |= selection_metrics(scores[real], selection, rewards)
+        by_prompt: Counter[str] = Counter()
+        for key, score in zip(keys, scores[real].tolist(), strict=True):
+            by_prompt[uid_of(key)] += score
+        self._trainer.collector.observe_influence(by_prompt)
         if not self.settings.record_scores:
             return
         pairs = zip(rows["advantages"].unbind(), rows["response_mask"].unbind(), strict=True)

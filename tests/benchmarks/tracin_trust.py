@@ -19,6 +19,8 @@ Rewards of the trusted prompts are right. Every method trains on 256 rollouts pe
                   gradalign_small: chosen by a tenth of the rollouts
     grpo_repeats  ten times on 64 training prompts
     olr           the same, with refined labels (`olr_method.py`), which need a history of each prompt
+    choose_tracin as tracin, with prompts chosen by the posterior of their reported pass rates, as Fast DAPO does
+    choose_influence  the same, and those that are expected to harm come last (`curriculum.posterior.use_influence`)
 
 Rates: the best of a grid after 20 steps on a separate seed, per corruption and number of trusted prompts; the grid
 grows while its edge is the best. For grpo_repeats and olr after all 40: nothing is refined in the first 20. TracIn's
@@ -32,7 +34,9 @@ prompts' most frequent answer is wrong. With a reversed source tracin .45. With 
 .45. So trusted_only wins from 32 prompts on, and mixed_tracin below. Of the last four, before their first runs (but for
 five steps of gradalign with a reversed source, from .27 to .40) and with 512 trusted prompts: gradalign .36 with flips,
 which are no property of a prompt, .50 with a reversed source, .47 with another task's rewards, small .02 to .04 less;
-grpo_repeats .30 with flips, and olr .31, as few prompts have a majority that rises.
+grpo_repeats .30 with flips, and olr .31, as few prompts have a majority that rises. Of the two with choice, before
+their first run, with a reversed source and 128 trusted prompts: choose_tracin 2 points above tracin, as fewer hopeless
+prompts are rolled out; choose_influence 2 above that, as half of the source's share is left to others.
 """
 
 import argparse
@@ -57,6 +61,8 @@ from trust_crossover import GRPO, gains, plot, render, verdicts
 from trust_methods import CORRUPTIONS, Corruption, corrupted, damaged_source, majority_rewards
 
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
+from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
+from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.tracin.method.selection import Selection, SelectionSettings, keep_all, select_samples
 from recipe.tracin.method.validation import ValidationSettings
 from verl_ext.evaluation.statistics.estimates import bootstrap_mean
@@ -65,11 +71,12 @@ OUTPUT = ROOT / "outputs/benchmarks/tracin_trust"
 TRUSTED = (8, 32, 128, 512)
 METHODS = (
     "grpo", "clean", "tracin", "trusted_only", "mixed", "mixed_tracin", "majority", "gradalign", "gradalign_small",
-    "grpo_repeats", "olr",
+    "grpo_repeats", "olr", "choose_tracin", "choose_influence",
 )  # fmt: skip
 # These know nothing of the trusted prompts: one run serves for all numbers of them.
 WITHOUT_TRUST = ("grpo", "clean", "majority", "grpo_repeats", "olr")
 WITH_REPEATS = ("grpo_repeats", "olr")
+WITH_CHOICE = ("choose_tracin", "choose_influence")
 # Of the streams of wrong rewards: that of the rollouts which GradAlign chooses by.
 CHOOSING = 1_000_000
 RATES = (1e-3, 2e-3, 4e-3)
@@ -103,6 +110,8 @@ class Run:
             self.policy, self.data, job.seed, **(SMALL if job.method == "gradalign_small" else {})
         )
         self.labels = LabelRefinement()
+        settings = PredictorSettings(seed=job.seed, use_influence=job.method == "choose_influence")
+        self.choice = PassRatePosterior(NUM_PROMPTS, settings, self.source[:, None].astype(float), self.source * 1)
         self.orders = PromptOrder(NUM_PROMPTS, job.seed), PromptOrder(job.trusted, job.seed)
         self.repeated = PromptOrder(NUM_PROMPTS, job.seed).next(STEPS * BATCH // EPOCHS)
         self.places = PromptOrder(len(self.repeated), job.seed)
@@ -115,7 +124,10 @@ class Run:
             prompts = self._prompts(step)
             rollouts = self.policy.sample([prompt for prompt in prompts for _ in range(GROUP)])
             samples = self.policy.tensors(rollouts)
-            advantages = self.policy.advantages(samples, self._rewards(rollouts, step))
+            rewards = self._rewards(rollouts, step)
+            if self.job.method in WITH_CHOICE:
+                self._learn_pass_rates(prompts, rewards, step)
+            advantages = self.policy.advantages(samples, rewards)
             self.policy.step(samples, advantages, self._selection(samples, advantages, step))
             if step % STEPS_PER_LOOK == 0:
                 total = step * BATCH * GROUP + self.scorer.num_rollouts + self.problems.num_rollouts
@@ -125,6 +137,8 @@ class Run:
     def _prompts(self, step: int) -> list[int]:
         """Of a step's batch."""
         method = self.job.method
+        if method in WITH_CHOICE:
+            return self.choice.choose(BATCH).tolist()
         if method in WITH_REPEATS:
             return [self.repeated[place] for place in self.places.next(BATCH)]
         if method.startswith("gradalign"):
@@ -150,13 +164,22 @@ class Run:
         rewards = np.where(trusted, true, wrong)
         return self.labels.rewards(rewards, texts, prompts) if self.job.method == "olr" else rewards
 
+    def _learn_pass_rates(self, prompts: Sequence[int], rewards: np.ndarray, step: int) -> None:
+        """The reported ones, of rollouts by the weights after `step - 1` updates."""
+        for prompt, passes in zip(prompts, rewards.reshape(-1, GROUP).sum(1).tolist(), strict=True):
+            self.choice.observe(prompt, passes, GROUP - passes)
+        self.choice.set_weight_version(step)
+
     def _selection(self, samples: Samples, advantages: torch.Tensor, step: int) -> Selection:
         """All samples, or those whose score is positive and those of trusted prompts."""
-        if "tracin" not in self.job.method:
+        if "tracin" not in self.job.method and self.job.method not in WITH_CHOICE:
             return keep_all(len(samples.mask))
         scores, _ = self.scorer.scores(self.policy, samples, advantages, step)
         if scores is None:
             return keep_all(len(samples.mask))
+        if self.job.method in WITH_CHOICE:
+            groups = samples.prompts[::GROUP].tolist()
+            self.choice.observe_influence(groups, scores.reshape(-1, GROUP).sum(1).tolist())
         trusted = samples.prompts.numpy() >= NUM_PROMPTS
         scores = np.where(trusted, np.abs(scores) + 1e-30, scores)
         return select_samples(scores, samples.prompts.tolist(), SelectionSettings(seed=self.job.seed), step)
@@ -224,10 +247,13 @@ def _cell(row: dict[str, Any]) -> str:
 
 
 def write_report(folder: Path, rows: Sequence[dict[str, Any]]) -> str:
-    """Write table.md and, if GRPO is among the methods, crossover.svg into `folder`; returns the text."""
+    """Write table.md and, if GRPO is among the methods, crossover.svg into `folder`; returns the text.
+
+    Methods that choose prompts are in the table only: their competitors choose none.
+    """
     text = table(rows) + "\n"
     if any(row["method"] == GRPO for row in rows):
-        found = gains(rows)
+        found = gains([row for row in rows if row["method"] not in WITH_CHOICE])
         plot(found, folder / "crossover.svg")
         if judged := verdicts(found):
             text += f"\nPoints over {GRPO} on the same seeds, and the best competitor's:\n\n{render(judged)}\n"

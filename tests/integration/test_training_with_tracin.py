@@ -10,6 +10,7 @@ import pytest
 from lab import DATA, Lab
 
 from verl_ext.core.errors import WorkerDiedError
+from verl_ext.serving.rollout_key import uid_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -76,6 +77,31 @@ def test_every_sample_is_scored_and_those_with_a_positive_score_are_trained_on(t
     assert metrics["tracin/identity_error"] < 1e-4
     assert metrics["tracin/validation_gradient_norm"] > 0
     assert metrics["actor/grad_norm"] > 0
+
+
+def test_the_curriculum_learns_which_prompts_help(tracin_lab: Lab):
+    def evidence(trainer: Any) -> tuple[dict[str, int], list[float], list[float]]:
+        collector = trainer.collector
+        known = collector.predictor.posterior.influence.arrays()
+        places = {group.prompt.uid: collector.predictor._position[group.prompt.index] for group in collector.groups}
+        return places, known["influence_sum"].tolist(), known["influence_count"].tolist()
+
+    choose = {"curriculum__predictor": "posterior", "curriculum__posterior__use_influence": True}
+    with tracin_lab.settings(**MIXED, **choose):
+        metrics = tracin_lab.step()
+        places, sums, counts = tracin_lab.call(evidence)
+        records = _records(tracin_lab)
+    by_prompt: dict[str, float] = {}
+    for record in records:
+        uid = uid_of(record["key"])
+        by_prompt[uid] = by_prompt.get(uid, 0.0) + record["score"]
+    size = np.sqrt(np.mean([score**2 for score in by_prompt.values() if score]))
+    assert len(places) == 8
+    assert {places[uid]: score / size for uid, score in by_prompt.items() if score} == pytest.approx(
+        {place: total for place, total in enumerate(sums) if total}
+    )
+    assert sum(counts) == sum(score != 0 for score in by_prompt.values()) > 0
+    assert 0 <= metrics["predictor/harmful_share"] <= 1
 
 
 def test_validation_rollouts_serve_until_the_next_refresh(tracin_lab: Lab):

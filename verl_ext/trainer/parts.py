@@ -20,6 +20,7 @@ Methods that it does not override do nothing.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Protocol
 
@@ -43,6 +44,7 @@ class Trainer(Protocol):
         tokenizer: From `set_up_data` on, with `processor` (None for plain text) and `train_dataset` (verl's).
         actor_rollout_wg: The actor's workers, from `set_up_workers` on.
         agent_loop_manager: Generates (`verl_ext.serving.agent_loop`); only during steps.
+        collector: The collector, which exists before the other parts.
     """
 
     config: DictConfig
@@ -54,6 +56,11 @@ class Trainer(Protocol):
     train_dataset: Any
     actor_rollout_wg: Any
     agent_loop_manager: Any
+
+    @property
+    def collector(self) -> "Collector":
+        """See above."""
+        ...
 
     @property
     def weight_version(self) -> int:
@@ -149,6 +156,14 @@ class Collector(Part, Protocol):
         Called in another thread while `collect` runs.
         """
         return None
+
+    def observe_influence(self, scores: Mapping[str, float]) -> None:
+        """Take what a selector measured: how much training on the rollouts of each prompt helps a validation set.
+
+        Args:
+            scores: By uid, of the prompts of the last `collect`: the inner product of the summed gradient of a prompt's
+                rollouts and the validation set's.
+        """
 
     @abstractmethod
     def count(self, batch: KVBatchMeta, metrics: dict[str, Any], totals: RunTotals) -> None:

@@ -27,6 +27,9 @@ prompts are hopeless, and one right answer there is worth more than its pass rat
 
 No prompt is chosen all the time: after each choice it rests, the longer the more often it was chosen (`rest.py`).
 
+With `use_influence` prompts that are expected to harm a validation set come after all others that do not rest
+(`prompt_influence.py`).
+
 `choose` costs O(candidates) numpy operations and `observe` O(1), however large the data set is.
 """
 
@@ -39,6 +42,7 @@ import numpy as np
 from recipe.fast_dapo.curriculum.least_recent import LeastRecent
 from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.fast_dapo.curriculum.prior import MAX_FITTED, FeaturePrior
+from recipe.fast_dapo.curriculum.prompt_influence import PromptInfluence
 from recipe.fast_dapo.curriculum.recalibration import Recalibration
 from recipe.fast_dapo.curriculum.reliability import Reliability
 from recipe.fast_dapo.curriculum.rest import Rest
@@ -60,6 +64,8 @@ class PassRatePosterior:
         shortfall_share: By how much the variance of graded successes falls short of m (1 - m), as a share of it; 0 for
             successes of 0 or 1.
         reliability: Predictions compared with outcomes.
+        influence: What is known about the prompts' influence on a validation set; unused without `use_influence`.
+        harmful_share: Share of the candidates of the last choice that were expected to harm.
     """
 
     def __init__(
@@ -91,6 +97,8 @@ class PassRatePosterior:
         self.shortfall_share = 0.0
         self._choices = LeastRecent(np.argsort(self._rng.permutation(num_prompts)))
         self._rest = Rest(num_prompts, settings.rest_epochs)
+        self.influence = PromptInfluence(sources_P, settings.discount)
+        self.harmful_share = 0.0
         self._exploration_credit = 0.0
         self.reliability = Reliability()
 
@@ -177,6 +185,10 @@ class PassRatePosterior:
         self._shortfall[position] = kept * self._shortfall[position] + shortfall
         self._version[position] = self.weight_version
 
+    def observe_influence(self, positions: Sequence[int], scores: Sequence[float]) -> None:
+        """Take the influence scores of the groups of one update, by the position of their prompts."""
+        self.influence.observe(np.asarray(positions), np.asarray(scores), self.weight_version)
+
     def choose(self, count: int, exclude: Collection[int] = ()) -> np.ndarray:
         """Positions of the next prompts to screen, all different.
 
@@ -206,6 +218,10 @@ class PassRatePosterior:
         drawn_rates = self._rng.beta(*self.posterior(candidates))
         # Square root of 1/4 minus the variance: exactly |rate - 1/2| with passes and failures, without additional ties.
         distance = np.sqrt((drawn_rates - 0.5) ** 2 + self.shortfall(candidates))
+        if self.settings.use_influence and self.influence.has_evidence:
+            is_harmful = self.influence.is_harmful(candidates, self._rng)
+            self.harmful_share = float(is_harmful.mean())
+            distance = np.where(is_harmful, 0.5 + distance, distance)
         # Resting prompts come after all others; if they are needed, the one whose rest is most complete comes first.
         remaining = self._rest.remaining(candidates)
         distance = np.where(remaining > 0, 1 + remaining, distance)
@@ -223,6 +239,8 @@ class PassRatePosterior:
         scores["predictor/prior_strength"] = sum(self.prior.average)
         if self.shortfall_share:
             scores["predictor/shortfall_share"] = self.shortfall_share
+        if self.settings.use_influence:
+            scores["predictor/harmful_share"] = self.harmful_share
         return scores
 
     # ------------------------------ state ------------------------------
@@ -240,6 +258,7 @@ class PassRatePosterior:
             "choices": self._rest.num_choices,
             "rng": self._rng.bit_generator.state,
             "shortfall_share": self.shortfall_share,
+            "influence_version": self.influence.version,
             "reliability": self.reliability.table.tolist(),
             "arrays": {name: _pack(array) for name, array in self._arrays().items()},
         }
@@ -270,14 +289,15 @@ class PassRatePosterior:
                 f"data sources, now there are {self.prior.coefficients.shape[1] - 1} and {len(self._floor.credits)}: "
                 "resume with the same data and the same curriculum.posterior.use_features"
             )
-        # Version 2, before graded successes, had no shortfall; versions before 4 had no rest.
-        nothing = {"shortfall": np.zeros(len(self))} | Rest(len(self), 0.0).arrays()
+        # Version 2, before graded successes, had no shortfall; versions before 4 had no rest. Influence came later.
+        nothing = {"shortfall": np.zeros(len(self))} | Rest(len(self), 0.0).arrays() | self.influence.none()
         saved = {name: _pack(array) for name, array in nothing.items()} | state["arrays"]
         order = slice(None) if order_P is None else order_P
         arrays = {name: _unpack(saved[name], array.dtype)[order] for name, array in self._arrays().items()}
         self._passes, self._fails, self._version = arrays["passes"], arrays["fails"], arrays["version"]
         self._shortfall, self.shortfall_share = arrays["shortfall"], float(state.get("shortfall_share", 0.0))
         self._rest.restore(arrays, int(state.get("choices", 0)))
+        self.influence.restore(arrays, int(state.get("influence_version", 0)))
         self._choices = LeastRecent(np.argsort(arrays["last_choice"], kind="stable"))
         self.prior.coefficients, self._floor.credits = coefficients, credits
         self.recalibration.restore(state["recalibration"])
@@ -290,7 +310,12 @@ class PassRatePosterior:
         last_choice = np.empty(len(self), dtype=np.int64)
         last_choice[self._choices.order()] = np.arange(len(self))
         evidence = {"passes": self._passes, "fails": self._fails, "shortfall": self._shortfall}
-        return evidence | self._rest.arrays() | {"version": self._version, "last_choice": last_choice}
+        return (
+            evidence
+            | self._rest.arrays()
+            | self.influence.arrays()
+            | {"version": self._version, "last_choice": last_choice}
+        )
 
     def __repr__(self) -> str:
         return f"PassRatePosterior({len(self)} prompts, {self.settings!r})"

@@ -41,6 +41,10 @@ class PredictorSettings(Settings):
     choices it rests a quarter as long. A prompt whose reward is wrong never leaves pass rate 1/2, and would be
     chosen again and again. 0: no rest."""
 
+    use_influence: bool = False
+    """Prompts that are expected to harm TracIn's validation set, by the scores of their groups trained on, come after
+    the others (`prompt_influence.py`); the two minimum shares above still hold. Needs tracin.enable=true."""
+
     max_candidates: int = Field(default=65536, ge=1)
     """Number of prompts for which a choice draws pass rates, a random subset of larger data sets. Excluded prompts
     count."""

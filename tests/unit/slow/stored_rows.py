@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,8 @@ class QuietTrainer:
         self.agent_loop_manager = engine
         self.num_fetched = 0
         self.saved: list[int] = []
+        self.influence: list[dict[str, float]] = []  # of each update
+        self.collector = SimpleNamespace(observe_influence=lambda scores: self.influence.append(dict(scores)))
 
     @property
     def weight_version(self) -> int:

@@ -235,6 +235,28 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> Prepared:
     return Prepared(monkeypatch)
 
 
+def test_prompts_that_harm_a_validation_set_are_chosen_last(store: StoredRows, tmp_path: Path):
+    options = ["curriculum.predictor=posterior", "tracin.enable=true", "curriculum.posterior.use_influence=true"]
+    curriculum, _ = _make_with_data(tmp_path, *options, num_prompts=24)
+    batch = curriculum.collect(3)
+    harmful, *others = [group.prompt for group in curriculum.groups]
+    for _ in range(30):
+        curriculum.observe_influence({harmful.uid: -1.0} | {prompt.uid: 1.0 for prompt in others})
+    store.clear(batch.keys, "train")
+    assert curriculum.predictor is not None
+    left = [row["index"] for row in curriculum.predictor.choose(24, curriculum.controller.live_indices())]
+    assert left[-1] == harmful.index
+    assert 1 / 24 <= curriculum.metrics()["predictor/harmful_share"] <= 1 / 20
+
+
+def test_without_the_setting_scores_are_ignored(store: StoredRows, tmp_path: Path):
+    curriculum, _ = _make_with_data(tmp_path, "curriculum.predictor=posterior")
+    curriculum.collect(3)
+    curriculum.observe_influence({group.prompt.uid: -1.0 for group in curriculum.groups})
+    assert curriculum.predictor is not None
+    assert not curriculum.predictor.posterior.influence.has_evidence
+
+
 @pytest.mark.parametrize("schedule", ["merged", "streaming"])
 @pytest.mark.parametrize("predictor", ["none", "posterior"])
 @pytest.mark.parametrize(("n", "n_continue"), SIZES_OF_GROUPS)

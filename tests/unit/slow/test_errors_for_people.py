@@ -57,6 +57,14 @@ def _config(*overrides: str) -> DictConfig:
             ["curriculum.posterior.min_source_share=1.5"],
             ["curriculum.posterior.min_source_share must be a number in [0, 1], got 1.5"],
         ),
+        (
+            ["curriculum.predictor=posterior", "curriculum.posterior.use_influence=true"],
+            ["curriculum.posterior.use_influence=true needs TracIn's scores: set tracin.enable=true"],
+        ),
+        (
+            ["curriculum.posterior.use_influence=true", "tracin.enable=true"],
+            ["use_influence=true has no effect with curriculum.predictor=none: set predictor=posterior"],
+        ),
         (["curriculum.schedule=sideways"], ["schedule must be one of merged, streaming", "'sideways'"]),
         (["curriculum.correction=magic"], ["correction must be one of none, horvitz_thompson", "'magic'"]),
         (["curriculum.correction_clip=0.5"], ["correction_clip must be a number >= 1 or null, got 0.5"]),

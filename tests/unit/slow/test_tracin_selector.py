@@ -16,6 +16,7 @@ from verl_ext.core.errors import ConfigError
 from verl_ext.influence.worker import InfluenceWorker, RankScores
 from verl_ext.serving import data_plane
 from verl_ext.serving.data_plane import KVBatchMeta
+from verl_ext.serving.rollout_key import uid_of
 from verl_ext.trainer.loading import configured_selectors
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -93,6 +94,8 @@ def test_the_update_sees_what_has_a_positive_score_and_everything_is_whole_after
         (KEYS[0], 1.0, 1.0), (KEYS[1], -1.0, 0.0), (KEYS[2], -2.0, 0.0), (KEYS[3], 3.0, 1.0),
     ]  # fmt: skip
     assert all(record["prompt"] and record["response"] for record in records)
+    # The collector learns how the groups did.
+    assert selector._trainer.influence == [{uid_of(KEYS[0]): 0.0, uid_of(KEYS[2]): 1.0}]
 
 
 def test_texts_are_kept_of_both_ends_and_of_where_score_and_reward_disagree(store: StoredRows, tmp_path: Path):
