@@ -19,8 +19,9 @@ Rewards of the trusted prompts are right. Every method trains on 256 rollouts pe
                   gradalign_small: chosen by a tenth of the rollouts
     grpo_repeats  ten times on 64 training prompts
     olr           the same, with refined labels (`olr_method.py`), which need a history of each prompt
-    choose_tracin as tracin, with prompts chosen by the posterior of their reported pass rates, as Fast DAPO does
-    choose_influence  the same, and those that are expected to harm come last (`curriculum.posterior.use_influence`)
+    choose        on training prompts chosen by the posterior of their reported pass rates, as Fast DAPO does
+    choose_tracin     the same, selected as in tracin
+    choose_influence  the same, and prompts that are expected to harm come last (`curriculum.posterior.use_influence`)
 
 Rates: the best of a grid after 20 steps on a separate seed, per corruption and number of trusted prompts; the grid
 grows while its edge is the best. For grpo_repeats and olr after all 40: nothing is refined in the first 20. TracIn's
@@ -34,8 +35,8 @@ prompts' most frequent answer is wrong. With a reversed source tracin .45. With 
 .45. So trusted_only wins from 32 prompts on, and mixed_tracin below. Of the last four, before their first runs (but for
 five steps of gradalign with a reversed source, from .27 to .40) and with 512 trusted prompts: gradalign .36 with flips,
 which are no property of a prompt, .50 with a reversed source, .47 with another task's rewards, small .02 to .04 less;
-grpo_repeats .30 with flips, and olr .31, as few prompts have a majority that rises. Of the two with choice, before
-their first run, with a reversed source and 128 trusted prompts: choose_tracin 2 points above tracin, as fewer hopeless
+grpo_repeats .30 with flips, and olr .31, as few prompts have a majority that rises. Of two with choice, before their
+first run, with a reversed source and 128 trusted prompts: choose_tracin 2 points above tracin, as fewer hopeless
 prompts are rolled out; choose_influence 2 above that, as half of the source's share is left to others.
 """
 
@@ -71,12 +72,12 @@ OUTPUT = ROOT / "outputs/benchmarks/tracin_trust"
 TRUSTED = (8, 32, 128, 512)
 METHODS = (
     "grpo", "clean", "tracin", "trusted_only", "mixed", "mixed_tracin", "majority", "gradalign", "gradalign_small",
-    "grpo_repeats", "olr", "choose_tracin", "choose_influence",
+    "grpo_repeats", "olr", "choose", "choose_tracin", "choose_influence",
 )  # fmt: skip
 # These know nothing of the trusted prompts: one run serves for all numbers of them.
-WITHOUT_TRUST = ("grpo", "clean", "majority", "grpo_repeats", "olr")
+WITHOUT_TRUST = ("grpo", "clean", "majority", "grpo_repeats", "olr", "choose")
 WITH_REPEATS = ("grpo_repeats", "olr")
-WITH_CHOICE = ("choose_tracin", "choose_influence")
+WITH_CHOICE = ("choose", "choose_tracin", "choose_influence")
 # Of the streams of wrong rewards: that of the rollouts which GradAlign chooses by.
 CHOOSING = 1_000_000
 RATES = (1e-3, 2e-3, 4e-3)
@@ -172,7 +173,7 @@ class Run:
 
     def _selection(self, samples: Samples, advantages: torch.Tensor, step: int) -> Selection:
         """All samples, or those whose score is positive and those of trusted prompts."""
-        if "tracin" not in self.job.method and self.job.method not in WITH_CHOICE:
+        if "tracin" not in self.job.method and self.job.method != "choose_influence":
             return keep_all(len(samples.mask))
         scores, _ = self.scorer.scores(self.policy, samples, advantages, step)
         if scores is None:
