@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -197,7 +198,7 @@ class Method:
     lies: bool = True
     weighted: bool = False
     sequence: bool = False
-    preconditioner: Preconditioner = "none"
+    preconditioner: Preconditioner | Literal["lora"] = "none"
     cosine: bool = False
     unit: Unit = "rollout"
 

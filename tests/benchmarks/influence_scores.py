@@ -1,10 +1,13 @@
 """Influence scores for the policy of `influence_methods.py`: the product's ghost passes, validation set and factors."""
 
+from typing import Literal
+
 import numpy as np
 import torch
 from iif_loss import sequence_loss
 from influence_methods import InfluencePolicy, InfluenceTask, Samples
 from learning_lab import Rollout
+from lora_preconditioner import LoraPreconditioner
 
 from recipe.tracin.method.validation import ValidationSet, ValidationSettings
 from recipe.tracin.settings import Preconditioner
@@ -22,7 +25,7 @@ class Scorer:
             without any sampling noise. Tells the noise of G from the limits of the method.
         weighted: Importance weights of validation rollouts, as in the product; false: all are 1.
         sequence: G is of IIF's loss, which has no importance weights.
-        preconditioner: Of G, as in the product.
+        preconditioner: Of G, as in the product, or lora: `lora_preconditioner.py`.
         cosine: Scores are divided by the norms of the samples' gradients (not by G's, which is one number per step), in
             the geometry of the preconditioner.
 
@@ -39,7 +42,7 @@ class Scorer:
         gradient_only: bool = False,
         weighted: bool = False,
         sequence: bool = False,
-        preconditioner: Preconditioner = "none",
+        preconditioner: Preconditioner | Literal["lora"] = "none",
         cosine: bool = False,
     ) -> None:
         if sequence and weighted:
@@ -48,6 +51,7 @@ class Scorer:
         self.weighted, self.sequence, self.preconditioner, self.cosine = weighted, sequence, preconditioner, cosine
         self.chooser = ValidationSet(validation, data.num_validation)
         self.num_rollouts = 0
+        self._lora = LoraPreconditioner()
         self._chosen: Samples | None = None
 
     def scores(
@@ -97,9 +101,19 @@ class Scorer:
         if self.preconditioner == "none":
             return
         parameters = dict(policy.model.named_parameters())
+        if self.preconditioner == "lora":
+            self._lora.apply(policy.ghost.validation_gradients())
+            return
         factors = adam_factors(policy.optimizer, {name: parameters[name] for name in policy.ghost.names})
         if factors is not None:
             policy.ghost.precondition(factors, keep=keep)
+
+    def after_update(self, policy: InfluencePolicy) -> None:
+        """Take note of the gradient of an update."""
+        if self.preconditioner == "lora":
+            parameters = dict(policy.model.named_parameters())
+            gradients = {name: parameters[name].grad for name in policy.ghost.names}
+            self._lora.observe({name: gradient for name, gradient in gradients.items() if gradient is not None})
 
     def _exact_loss(self, policy: InfluencePolicy) -> torch.Tensor:
         rows = range(self.data.num_train, self.data.num_train + self.data.num_validation)

@@ -20,7 +20,8 @@ validation prompts; `validation_only` makes its steps along G itself and does no
 
 Of others: `iif` has IIF's validation loss and new rollouts of the whole validation set at every step (`iif_loss.py`).
 Experiments: `top_half` and `top_half_cosine` keep the better half, by the inner product and by the cosine; `tokens`
-drops tokens instead of rollouts (`token_influence.py`).
+drops tokens instead of rollouts (`token_influence.py`); `quality_64_lora` has a preconditioner with LoRA's structure
+instead of AdamW's diagonal (`lora_preconditioner.py`).
 
 AUROC: the chance that an unreversed sample scores higher than a reversed one. A reported reward of 1 is reversed more
 often than one of 0 (most rollouts are wrong), so a score that merely followed the reported reward would be off .5:
@@ -37,7 +38,7 @@ quality .4, contrast .2, fixed .2. The last five methods but `exact` were added 
 which contrast and fixed with cached rollouts fell to an accuracy of 0: they have no prediction. Of the newer ones,
 against quality_64_adam and before their first run: iif +3 points at equal training rollouts (its G is of 512 new
 rollouts), -6 at equal rollouts of both kinds, which it has three times; top_half -1; top_half_cosine 0; tokens -2, as
-half of every good rollout goes with it.
+half of every good rollout goes with it. quality_64_lora against quality_64_adam: -1, as AdamW does not step that way.
 """
 
 import argparse
@@ -126,6 +127,8 @@ def run(job: Job) -> dict:
             gradients["tokens_kept"].append(float(kept_BT.sum() / samples.mask.sum()))
         else:
             policy.step(samples, advantages_BT, selection)
+        if scorer is not None and not selection.is_empty:
+            scorer.after_update(policy)
         columns.append(
             {
                 "flipped": flipped,

@@ -27,6 +27,9 @@ METHODS = {
     "quality_64_adam": Method(
         "TracIn quality, k=64, weighted, Adam", "positive", QUALITY_64, weighted=True, preconditioner="adam"
     ),
+    "quality_64_lora": Method(
+        "TracIn quality, k=64, weighted, LoRA's structure", "positive", QUALITY_64, weighted=True, preconditioner="lora"
+    ),
     # What a selection costs where no reward is wrong.
     "clean_adam": Method(
         "TracIn quality, k=64, weighted, Adam, clean rewards",
@@ -73,6 +76,7 @@ METHODS = {
 }
 TUNED_FINELY = (
     "clean", "clean_adam", "grpo", "quality_64_weighted", "quality_64_adam", "quality_64_adam_prompts",
+    "quality_64_lora",
     "iif", "top_half", "top_half_cosine", "tokens",
 )  # fmt: skip
 # Only explain the others: one seed.

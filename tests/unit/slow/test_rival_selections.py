@@ -17,6 +17,7 @@ from gradalign_method import ProblemChoice, best, cosines
 from iif_loss import sequence_loss
 from influence_methods import InfluencePolicy, make_influence_task
 from influence_scores import Scorer
+from lora_preconditioner import DECAY, LoraPreconditioner
 from token_influence import kept_tokens, token_shares
 
 from data_preprocess.arithmetic_model import BaseModelSettings, train_cached
@@ -231,10 +232,10 @@ def small(base, monkeypatch):
     monkeypatch.setattr(tracin_trust, "SMALL", {"candidates": 6, "group": 2})
 
 
-CHOOSING = {"gradalign": 6 * 2 + 8 * 2, "gradalign_small": 3 * 2 + 8 * 2}
+CHOOSING = {"gradalign": 6 * 2 + 8 * 2, "gradalign_small": 3 * 2 + 8 * 2, "choose_tracin": 8, "choose_influence": 8}
 
 
-@pytest.mark.parametrize("method", ["gradalign", "gradalign_small", "grpo_repeats", "olr"])
+@pytest.mark.parametrize("method", ["grpo_repeats", "olr", "choose", *CHOOSING])
 def test_the_new_methods_of_the_trust_benchmark_run(small, method):
     run = tracin_trust.Run(tracin_trust.Job(method, "flips", 8, 1e-3, 0, steps=5))
     result = run.train()
@@ -286,7 +287,7 @@ def test_the_trust_benchmark_reports_stored_results_again(tmp_path, capsys):
     assert tracin_trust.write_report(tmp_path, rows[:1]) == tracin_trust.table(rows[:1]) + "\n"
 
 
-@pytest.mark.parametrize("name", ["iif", "top_half", "top_half_cosine", "tokens"])
+@pytest.mark.parametrize("name", ["iif", "top_half", "top_half_cosine", "tokens", "quality_64_lora"])
 def test_the_new_methods_of_the_utility_benchmark_run(small, name, monkeypatch):
     sample = InfluencePolicy.sample
 
@@ -307,3 +308,38 @@ def test_the_new_methods_of_the_utility_benchmark_run(small, name, monkeypatch):
     assert ("tokens_kept" in result["gradients"]) == (name == "tokens")
     if name == "tokens":
         assert 0 < result["gradients"]["tokens_kept"] < 1
+
+
+def test_loras_preconditioner_is_the_inverse_root_of_the_moments():
+    torch.manual_seed(0)
+    updates = [{"a": torch.randn(3, 7, dtype=torch.float64), "b": torch.randn(5, 3, dtype=torch.float64)} for _ in "12"]
+    target = {"a": torch.randn(3, 7, dtype=torch.float64), "b": torch.randn(5, 3, dtype=torch.float64)}
+    found = {name: gradient.clone() for name, gradient in target.items()}
+    preconditioner = LoraPreconditioner()
+    preconditioner.apply(found)  # before the first update
+    assert all(torch.equal(found[name], target[name]) for name in target)
+    for update in updates:
+        preconditioner.observe(update)
+    preconditioner.apply(found)
+    weights = (DECAY / (1 + DECAY), 1 / (1 + DECAY))
+    moment_a = sum(w * each["a"] @ each["a"].T / 7 for w, each in zip(weights, updates, strict=True))
+    moment_b = sum(w * each["b"].T @ each["b"] / 5 for w, each in zip(weights, updates, strict=True))
+    # Twice the inverse root is the inverse.
+    again = {name: gradient.clone() for name, gradient in found.items()}
+    preconditioner.apply(again)
+    assert torch.allclose(again["a"], torch.linalg.solve(moment_a, target["a"]), rtol=1e-4)
+    assert torch.allclose(again["b"], torch.linalg.solve(moment_b, target["b"].T).T, rtol=1e-4)
+
+
+def test_loras_preconditioner_does_not_depend_on_the_basis_of_the_inner_dimensions():
+    torch.manual_seed(0)
+    update, target, other = ({"a": torch.randn(3, 7).double(), "b": torch.randn(5, 3).double()} for _ in "123")
+    rotation = torch.linalg.qr(torch.randn(3, 3).double())[0]
+    scores = []
+    for turn in (torch.eye(3).double(), rotation):
+        turned = [{"a": turn.T @ each["a"], "b": each["b"] @ turn} for each in (update, target, other)]
+        preconditioner = LoraPreconditioner()
+        preconditioner.observe(turned[0])
+        preconditioner.apply(turned[1])
+        scores.append(float(sum((turned[1][name] * turned[2][name]).sum() for name in turned[1])))
+    assert scores[0] == pytest.approx(scores[1])
