@@ -269,6 +269,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--trusted", nargs="+", type=int, default=list(TRUSTED), help="numbers of trusted prompts")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rate", type=float, help="learning rate of every method, instead of tuning")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--report", action="store_true", help="report all of results.json again and train nothing")
     args = parser.parse_args(argv)
@@ -288,7 +289,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for trusted in args.trusted:
             for method in args.methods:
                 job = Job(method, corruption, trusted, 0.0, 0)
-                job = replace(job, learning_rate=runs.best_rate(job))
+                job = replace(job, learning_rate=args.rate or runs.best_rate(job))
                 results = [runs.result(replace(job, seed=seed)) for seed in range(args.seeds)]
                 rows.append(asdict(job) | described(results))
             stored.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

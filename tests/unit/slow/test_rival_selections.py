@@ -272,7 +272,7 @@ def test_the_trust_benchmark_reports_stored_results_again(tmp_path, capsys):
     rows = [
         {"corruption": "flips", "method": method, "trusted": 8, "learning_rate": 1e-3, "rollouts": 10240.0}
         | {"final_by_seed": finals}
-        for method, finals in (("tracin", [0.40, 0.42]), ("grpo", [0.33, 0.32]))
+        for method, finals in (("tracin", [0.40, 0.42]), ("grpo", [0.33, 0.32]), ("choose", [0.5, 0.6]))
     ]
     del rows[1]["rollouts"]  # as in files from before they were counted
     (tmp_path / "results.json").write_text(json.dumps(rows))
@@ -282,7 +282,11 @@ def test_the_trust_benchmark_reports_stored_results_again(tmp_path, capsys):
     assert "| flips | tracin | 0.4100  [0.4000, 0.4200] at 0.001 | 10,240 |" in text
     assert "| flips | tracin | ahead: +8.5 [+7.0, +10.0]; grpo +0.0 [+0.0, +0.0] |" in text
     assert "| flips | grpo | 0.3250  [0.3200, 0.3300] at 0.001 |  |" in text
-    assert "tracin" in (tmp_path / "crossover.svg").read_text()
+    picture = (tmp_path / "crossover.svg").read_text()
+    assert "tracin" in picture
+    # Whatever chooses prompts is in the table only.
+    assert "| flips | choose | 0.5500  [0.5000, 0.6000] at 0.001 | 10,240 |" in text
+    assert "choose" not in picture
     # Without GRPO there is nothing to count gains from.
     assert tracin_trust.write_report(tmp_path, rows[:1]) == tracin_trust.table(rows[:1]) + "\n"
 
