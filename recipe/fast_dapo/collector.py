@@ -17,7 +17,6 @@ from recipe.fast_dapo.curriculum.baseline import RewardScale
 from recipe.fast_dapo.curriculum.data_controller import DataController, TooManyGenerationBatches
 from recipe.fast_dapo.curriculum.records import GenerationInput, Prompt, Sample, TrainingGroup, UpdateResult
 from recipe.fast_dapo.dataset_posterior import DatasetPosterior
-from recipe.fast_dapo.posterior_advantage import KnownPrompt
 from recipe.fast_dapo.prompt_records import PromptRecords
 from recipe.fast_dapo.prompt_rows import PromptRows
 from recipe.fast_dapo.report_watch import ReportWatch
@@ -196,7 +195,9 @@ class Curriculum(Collector):
     def before_advantages(self, batch: KVBatchMeta) -> None:
         if self.settings.baseline != "posterior":
             return
-        known = {group.prompt.uid: self._known(group) for group in self.groups}
+        assert self.predictor is not None
+        grading = self.settings.controller.grading
+        known = {group.prompt.uid: self.predictor.known(group, grading) for group in self.groups}
         posterior_advantage.prepare(batch.keys, known, self.reward_scale)
 
     def observe_influence(self, scores: Mapping[str, float]) -> None:
@@ -205,15 +206,6 @@ class Curriculum(Collector):
         with self._changed:
             index_of = {group.prompt.uid: group.prompt.index for group in self.groups}
             self.predictor.observe_influence({index_of[uid]: score for uid, score in scores.items()})
-
-    def _known(self, group: TrainingGroup) -> KnownPrompt:
-        assert self.predictor is not None
-        prompt, grading = group.prompt, self.settings.controller.grading
-        alpha, beta = prompt.alpha, prompt.beta
-        if alpha is None or beta is None:  # begun by a run without posteriors, which this one resumes
-            alpha, beta = self.predictor.prior(prompt.index)
-        successes = [float(grading.success(sample.success)) for sample in group.samples]
-        return KnownPrompt(alpha, beta, successes, group.stages)
 
     # ------------------------------ prompts ------------------------------
 

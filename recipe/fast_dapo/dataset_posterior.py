@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from recipe.fast_dapo import prompt_order
+from recipe.fast_dapo.curriculum.grading import Grading
 from recipe.fast_dapo.curriculum.predictor import PassRatePosterior
 from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
-from recipe.fast_dapo.curriculum.records import Outcome, Prompt
+from recipe.fast_dapo.curriculum.records import Outcome, Prompt, TrainingGroup
+from recipe.fast_dapo.posterior_advantage import KnownPrompt
 from recipe.fast_dapo.prompt_features import dataset_features
 from verl_ext.core.errors import SignalError
 from verl_ext.data.prompt_index import prompt_indices
@@ -57,6 +59,14 @@ class DatasetPosterior:
         """(alpha, beta) of a prompt before its first rollout."""
         alpha, beta = (float(value) for value in self.posterior.prior(np.asarray(self._position[index])))
         return alpha, beta
+
+    def known(self, group: TrainingGroup, grading: Grading) -> KnownPrompt:
+        """What the posterior baseline has to know about a group."""
+        prompt = group.prompt
+        alpha, beta = prompt.alpha, prompt.beta
+        if alpha is None or beta is None:  # begun by a run without posteriors, which this one resumes
+            alpha, beta = self.prior(prompt.index)
+        return KnownPrompt(alpha, beta, [float(grading.success(one.success)) for one in group.samples], group.stages)
 
     def posteriors(self, prompts: Iterable[Prompt]) -> list[tuple[float, float]]:
         """(alpha, beta) of each prompt."""

@@ -1,7 +1,6 @@
 """TracIn as a part: scores every sample of a batch, and restricts the actor's update to those that help validation."""
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 from tensordict import TensorDict
 from verl.trainer.ppo.utils import create_rl_dataset
 
+from recipe.tracin.influence_records import InfluenceRecords
 from recipe.tracin.method.disjoint import check_disjoint
 from recipe.tracin.method.selection import (
     Selection,
@@ -20,11 +20,9 @@ from recipe.tracin.method.selection import (
 )
 from recipe.tracin.method.validation import ValidationSet
 from recipe.tracin.recipe import NO_IMAGES
-from recipe.tracin.run_files import INFLUENCE
 from recipe.tracin.settings import TracInSettings, read_settings, share_text
 from recipe.tracin.validation_rollouts import ValidationRollouts
 from verl_ext.core.errors import ConfigError
-from verl_ext.core.json_lines import JsonLines
 from verl_ext.data.prompt_identity import text_identity
 from verl_ext.influence.method.denominators import TOKEN_MODES, mini_batches, row_factors, rows_to_mask
 from verl_ext.influence.worker import InfluenceWorker, RankScores
@@ -45,7 +43,7 @@ class TracInSelector(Selector):
     Attributes:
         settings: Settings from `config.tracin`.
         validation_rollouts: None with `validation.strategy=in_batch`.
-        influence_records: Writes the scores of every step.
+        records: Writes the scores of every step.
     """
 
     worker_class: ClassVar[type | None] = InfluenceWorker
@@ -54,7 +52,7 @@ class TracInSelector(Selector):
         self._trainer = trainer
         self.settings: TracInSettings = read_settings(trainer.config)
         self.validation_rollouts: ValidationRollouts | None = None
-        self.influence_records = JsonLines(trainer.run_folder.path / INFLUENCE)
+        self.records = InfluenceRecords(trainer, self.settings.record_texts)
         self._metrics: dict[str, Any] = {}
         self._share_scored: float | None = None
         self._before_selection: tuple[list[str], TensorDict] | None = None
@@ -259,61 +257,20 @@ class TracInSelector(Selector):
         return np.flatnonzero([not tag.get("is_padding", False) for tag in batch.tags])
 
     def _report(self, batch: KVBatchMeta, scores: np.ndarray, selection: Selection) -> None:
-        """Metrics of the selection, and the scores of every sample in the run's records."""
+        """Metrics of the selection, the scores of every sample in the run's records, and of every prompt for the
+        collector."""
         real = self._real_rows(batch)
-        keys = [batch.keys[position] for position in real]
-        rows = data_plane.read(keys, batch.partition_id, ["rm_scores", "index", "advantages", "response_mask"])
+        keys, scores = [batch.keys[position] for position in real], scores[real]
+        rows = data_plane.read(keys, batch.partition_id, ["rm_scores"])
         rewards = np.array([float(row.sum()) for row in rows["rm_scores"].unbind()])
-        self._metrics |= selection_metrics(scores[real], selection, rewards)
+        self._metrics |= selection_metrics(scores, selection, rewards)
         by_prompt: Counter[str] = Counter()
-        for key, score in zip(keys, scores[real].tolist(), strict=True):
+        for key, score in zip(keys, scores.tolist(), strict=True):
             by_prompt[uid_of(key)] += score
         self._trainer.collector.observe_influence(by_prompt)
-        if not self.settings.record_scores:
-            return
-        pairs = zip(rows["advantages"].unbind(), rows["response_mask"].unbind(), strict=True)
-        # Advantage of the tokens that the model wrote: tool tokens have none.
-        advantages = [float((row * mask).sum() / mask.sum().clamp(min=1)) for row, mask in pairs]
-        indices, tags = list(rows["index"]), [batch.tags[position] for position in real]
-        columns = zip(keys, indices, rewards, advantages, scores[real], selection.weights, tags, strict=True)
-        texts = self._texts(batch.partition_id, [keys[place] for place in self._telling(scores[real], rewards)])
-        self.influence_records.append(
-            {
-                "step": self._trainer.global_steps,
-                "index": index,
-                "key": key,
-                "reward": float(reward),
-                "advantage": advantage,
-                "score": float(score),
-                "weight": float(weight),
-                # Of the weights that generated its first and its last token.
-                "versions": [tag.get("min_global_steps"), tag.get("max_global_steps")],
-            }
-            | texts.get(key, {})
-            for key, index, reward, advantage, score, weight, tag in columns
-        )
-
-    def _telling(self, scores: np.ndarray, rewards: np.ndarray) -> list[int]:
-        """Positions of the samples whose texts are kept: both ends of the scores, and where scores and rewards disagree
-        most (the highest scores of the lowest reward and vice versa)."""
-        count, order = min(self.settings.record_texts, len(scores)), np.argsort(scores, kind="stable")
-        ends = [*order[:count], *order[len(order) - count :]]
-        if len(set(rewards)) > 1:
-            failed, passed = order[rewards[order] == rewards.min()], order[rewards[order] == rewards.max()]
-            ends += [*failed[max(0, len(failed) - count) :], *passed[:count]]
-        return list(dict.fromkeys(map(int, ends)))
-
-    def _texts(self, partition_id: str, keys: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Prompt and response of samples, by key."""
-        if not keys:
-            return {}
-        rows = data_plane.read(keys, partition_id, ["prompts", "responses"])
-        columns = {name.removesuffix("s"): rows[name].unbind() for name in ("prompts", "responses")}
-        decode = self._trainer.tokenizer.decode
-        return {
-            key: {name: decode(column[row].tolist(), skip_special_tokens=True) for name, column in columns.items()}
-            for row, key in enumerate(keys)
-        }
+        if self.settings.record_scores:
+            tags, weights = [batch.tags[position] for position in real], selection.weights
+            self.records.write(batch.partition_id, keys, tags, rewards=rewards, scores=scores, weights=weights)
 
     # ------------------------------ state ------------------------------
 
@@ -321,11 +278,11 @@ class TracInSelector(Selector):
         rollouts = self.validation_rollouts
         return {
             "validation_rollouts": None if rollouts is None else rollouts.state_dict(),
-            "influence_records_bytes": self.influence_records.num_bytes,
+            "influence_records_bytes": self.records.lines.num_bytes,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.influence_records.cut_back_to(state["influence_records_bytes"])
+        self.records.lines.cut_back_to(state["influence_records_bytes"])
         if self.validation_rollouts is not None and state["validation_rollouts"] is not None:
             self.validation_rollouts.load_state_dict(state["validation_rollouts"])
 

@@ -11,6 +11,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from stored_rows import Engine, QuietTrainer, StoredRows
 
+from recipe.tracin.influence_records import telling
 from recipe.tracin.selector import TracInSelector
 from verl_ext.core.errors import ConfigError
 from verl_ext.influence.worker import InfluenceWorker, RankScores
@@ -98,14 +99,12 @@ def test_the_update_sees_what_has_a_positive_score_and_everything_is_whole_after
     assert selector._trainer.influence == [{uid_of(KEYS[0]): 0.0, uid_of(KEYS[2]): 1.0}]
 
 
-def test_texts_are_kept_of_both_ends_and_of_where_score_and_reward_disagree(store: StoredRows, tmp_path: Path):
-    selector, _ = _make(store, tmp_path, [1.0, -1.0, -2.0, 3.0], "tracin.record_texts=1")
+def test_texts_are_kept_of_both_ends_and_of_where_score_and_reward_disagree():
     scores, rewards = np.array([5.0, 4.0, 3.0, -3.0, -4.0, -5.0]), np.array([1.0, 0.0, 1.0, 0.0, 1.0, 0.0])
     # The lowest and the highest; then the highest that failed, and the lowest that passed.
-    assert selector._telling(scores, rewards) == [5, 0, 1, 4]
-    assert selector._telling(scores, np.ones(6)) == [5, 0]
-    selector, _ = _make(store, tmp_path, [1.0, -1.0, -2.0, 3.0], "tracin.record_texts=0")
-    assert selector._telling(scores, rewards) == []
+    assert telling(scores, rewards, 1) == [5, 0, 1, 4]
+    assert telling(scores, np.ones(6), 1) == [5, 0]
+    assert telling(scores, rewards, 0) == []
 
 
 def test_nothing_positive_calls_the_update_off(store: StoredRows, tmp_path: Path):
