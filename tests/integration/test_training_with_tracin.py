@@ -208,7 +208,7 @@ def test_the_chosen_rollouts_travel_with_a_checkpoint(tracin_lab: Lab):
         selector = trainer.selectors[-1]
         before = selector.state_dict()["validation_rollouts"]
         trainer.load_signal_state(json.loads(json.dumps(trainer.signal_state())))
-        return before, selector.state_dict()["validation_rollouts"], len(selector.influence_records.read())
+        return before, selector.state_dict()["validation_rollouts"], len(selector.records.lines.read())
 
     with tracin_lab.settings(**PLAIN):
         tracin_lab.step()

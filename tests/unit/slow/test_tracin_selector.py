@@ -152,9 +152,9 @@ def test_its_records_go_back_to_the_checkpoints_length(store: StoredRows, tmp_pa
     selector.select(batch)
     state = json.loads(json.dumps(selector.state_dict()))
     selector.select(batch)
-    assert len(selector.influence_records.read()) == 8
+    assert len(selector.records.lines.read()) == 8
     selector.load_state_dict(state)
-    assert len(selector.influence_records.read()) == 4
+    assert len(selector.records.lines.read()) == 4
 
 
 @pytest.mark.parametrize("baseline", ["before", "after"])
