@@ -261,6 +261,11 @@ def _check_curriculum(config: DictConfig, node: CurriculumNode) -> list[str]:
             "curriculum.posterior.use_influence=true needs TracIn's scores: set tracin.enable=true and "
             "tracin.validation_files, or use_influence=false"
         )
+    if node.posterior.use_influence and OmegaConf.select(config, "tracin.validation.strategy") == "in_batch":
+        problems.append(
+            "curriculum.posterior.use_influence=true needs a validation set, which tracin.validation.strategy=in_batch "
+            "has not: set strategy=quality and tracin.validation_files, or use_influence=false"
+        )
     if node.posterior.use_influence and node.predictor != "posterior":
         problems.append(
             f"curriculum.posterior.use_influence=true has no effect with curriculum.predictor={node.predictor}: set "

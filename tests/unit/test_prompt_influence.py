@@ -20,6 +20,14 @@ def make(**settings) -> PassRatePosterior:
     return PassRatePosterior(P, PredictorSettings(**known | settings), sources_P=SOURCES)
 
 
+def teach(posterior: PassRatePosterior, steps: int) -> None:
+    """Choose, and learn that source 2 harms."""
+    for step in range(steps):
+        posterior.set_weight_version(step)
+        chosen = posterior.choose(8)
+        posterior.observe_influence(chosen.tolist(), np.where(SOURCES[chosen] == 2, -1.0, 1.0).tolist())
+
+
 class NoNoise:
     """Draws every source's mean."""
 
@@ -52,10 +60,7 @@ def test_values_are_those_of_the_formula(updates, discount: float):
 
 def test_a_harmful_source_comes_last_and_a_helpful_one_does_not():
     posterior = make()
-    for step in range(30):
-        posterior.set_weight_version(step)
-        chosen = posterior.choose(8)
-        posterior.observe_influence(chosen.tolist(), np.where(SOURCES[chosen] == 2, -1.0, 1.0).tolist())
+    teach(posterior, 30)
     assert not (SOURCES[posterior.choose(30)] == 2).any()
     assert posterior.harmful_share == pytest.approx(0.25)
     # If they are needed, they are still chosen.
@@ -77,7 +82,7 @@ def test_without_the_setting_scores_change_no_choice():
 
 
 def test_a_resting_prompt_comes_after_a_harmful_one():
-    posterior = make(rest_epochs=1.0)
+    posterior = make(rest_epochs=0.11)  # for another .4 choices after the loop
     for _ in range(25):
         posterior._rest.begin(np.arange(4))
     posterior.observe_influence(range(P), [1.0 if SOURCES[place] < 3 else -1.0 for place in range(P)])
@@ -100,10 +105,7 @@ def test_a_score_that_says_nothing_is_left_out(score: float):
 
 def test_it_is_part_of_a_checkpoint():
     saved = make()
-    for step in range(20):
-        saved.set_weight_version(step)
-        chosen = saved.choose(8)
-        saved.observe_influence(chosen.tolist(), np.where(SOURCES[chosen] == 2, -1.0, 1.0).tolist())
+    teach(saved, 20)
     resumed = make(seed=5)
     resumed.load_state_dict(json.loads(json.dumps(saved.state_dict())))
     assert [saved.choose(8).tolist() for _ in range(5)] == [resumed.choose(8).tolist() for _ in range(5)]

@@ -62,6 +62,15 @@ def _config(*overrides: str) -> DictConfig:
             ["curriculum.posterior.use_influence=true needs TracIn's scores: set tracin.enable=true"],
         ),
         (
+            [
+                "curriculum.predictor=posterior",
+                "curriculum.posterior.use_influence=true",
+                "tracin.enable=true",
+                "tracin.validation.strategy=in_batch",
+            ],
+            ["use_influence=true needs a validation set, which tracin.validation.strategy=in_batch has not"],
+        ),
+        (
             ["curriculum.posterior.use_influence=true", "tracin.enable=true"],
             ["use_influence=true has no effect with curriculum.predictor=none: set predictor=posterior"],
         ),
