@@ -109,9 +109,13 @@ def render_scores(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -
 
 
 def render_tuning(tuning: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> str:
-    """Final accuracy by learning rate, as a Markdown table."""
+    """Mean final accuracy by learning rate, as a Markdown table."""
     rates = sorted({result["job"]["learning_rate"] for result in tuning})
-    accuracy = {(r["job"]["method"], r["job"]["learning_rate"]): final_accuracy(r) for r in tuning}
+    by_rate: dict[tuple[str, float], list[float]] = {}
+    for result in tuning:
+        job = result["job"]
+        by_rate.setdefault((job["method"], job["learning_rate"]), []).append(final_accuracy(result))
+    accuracy = {key: float(np.mean(values)) for key, values in by_rate.items()}
     lines = ["| method | " + " | ".join(f"{rate:g}" for rate in rates) + " |", "|" + "---|" * (len(rates) + 1)]
     for method in dict.fromkeys(method for method, _ in accuracy):
         cells = [_share(accuracy[method, rate]) if (method, rate) in accuracy else "" for rate in rates]
@@ -153,7 +157,7 @@ def write_report(
     parts = ["Accuracy on held-out learnable prompts:", render_learning(rows, names)]
     parts += ["Scores against reversed rewards:", render_scores(rows, names)]
     if tuning:
-        parts += ["Final accuracy by learning rate, on a separate seed:", render_tuning(tuning, names)]
+        parts += ["Final accuracy by learning rate, mean of separate seeds:", render_tuning(tuning, names)]
     text = "\n\n".join(parts) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

@@ -56,7 +56,18 @@ from influence_scores import Scorer
 from learning_lab import Rollout
 from olr_method import EPOCHS, LabelRefinement
 from rate_search import best_rate
-from tracin_utility import BASE, BATCH, GROUP, NUM_PROMPTS, NUM_VALIDATION, ROOT, STEPS, STEPS_PER_LOOK
+from tracin_utility import (
+    BASE,
+    BATCH,
+    GROUP,
+    NUM_PROMPTS,
+    NUM_VALIDATION,
+    RATES,
+    ROOT,
+    STEPS,
+    STEPS_PER_LOOK,
+    TUNING_SEEDS,
+)
 from trust_crossover import GRPO, gains, plot, render, verdicts
 from trust_methods import CORRUPTIONS, Corruption, corrupted, damaged_source, majority_rewards
 
@@ -79,9 +90,6 @@ WITH_REPEATS = ("grpo_repeats", "olr")
 WITH_CHOICE = ("choose", "choose_tracin", "choose_influence")
 # Of the streams of wrong rewards: that of the rollouts which GradAlign chooses by.
 CHOOSING = 1_000_000
-RATES = (1e-3, 2e-3, 4e-3)
-# Of half as many steps, a single seed chose rates that were too high: TracIn had .423 at .004, and .497 at .002.
-TUNING_SEEDS = (100, 101)
 
 
 @dataclass(frozen=True)

@@ -74,10 +74,5 @@ METHODS = {
     ),
     "validation_only": Method("(steps along G of quality)", "validation_only", QUALITY),
 }
-TUNED_FINELY = (
-    "clean", "clean_adam", "grpo", "quality_64_weighted", "quality_64_adam", "quality_64_adam_prompts",
-    "quality_64_lora",
-    "iif", "top_half", "top_half_cosine", "tokens",
-)  # fmt: skip
 # Only explain the others: one seed.
 ONE_SEED = ("contrast_fresh", "random_fresh", "exact", "exact_adam")
