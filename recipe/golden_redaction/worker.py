@@ -20,7 +20,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from recipe.golden_redaction.loss.forward import next_token_logits, plan_micro_batches
 from recipe.golden_redaction.loss.loss import distance_loss, target_loss, token_log_probs
 from recipe.golden_redaction.loss.tensor_statistics import StepStart, UpdateStatistics
-from recipe.golden_redaction.method import inner_steps
+from recipe.golden_redaction.method.inner_steps import WHOLE, Goals, shortened
 from recipe.golden_redaction.method.labelled_states import LabelledState, StateTokens
 from recipe.golden_redaction.method.targets import TargetSettings
 from verl_ext.core.errors import ConfigError
@@ -165,26 +165,26 @@ class TokenTrainingWorker(TrainingWorker):
         )
         start = now = self._measured(states)
         way = np.maximum(advantages * (np.where(advantages == 0, 0.0, targets) - start), 0.0)
-        wanted = inner_steps.goals(start, targets, advantages, settings.aim)
+        goals = Goals.of(start, targets, advantages, weights, settings.aim)
         grad_norms: list[float] = []
         statistics, length = None, 1.0
-        while len(grad_norms) < settings.steps and not inner_steps.are_near(now, wanted, start):
+        while len(grad_norms) < settings.steps and not goals.are_near(now):
             self.engine.optimizer_zero_grad()
             for part in self._my_parts(states, self.engine_config.max_token_len_per_gpu):
-                self._backward(states, part, wanted)
+                self._backward(states, part, goals)
             if serving_dtype is not None and statistics is None:
                 statistics = UpdateStatistics(self.engine.module.named_parameters(), serving_dtype)
             step = StepStart(self.engine.module.parameters())
             with self._scaled_lr(length):
                 grad_norms.append(float(self.engine.optimizer_step()))
             before, now, share = now, self._measured(states), length
-            while share and (best := inner_steps.best_share(before, now, wanted, weights)) < inner_steps.WHOLE:
-                shorter = inner_steps.shortened(share, best)
+            while share and (best := goals.best_share(before, now)) < WHOLE:
+                shorter = shortened(share, best)
                 step.shorten(shorter / share)
                 now, share = self._measured(states) if shorter else before, shorter
             if not share:
                 break
-            length = inner_steps.next_share(share, before, now, wanted, weights)
+            length = goals.next_share(share, before, now)
         after = statistics.after_update() if statistics is not None else {}
         loss = float((weights * way).sum()) / self.engine.get_data_parallel_size()
         return RankUpdate(loss, grad_norms[0] if grad_norms else 0.0, after, len(grad_norms))
@@ -204,10 +204,8 @@ class TokenTrainingWorker(TrainingWorker):
             torch.distributed.all_reduce(found, group=self.engine.get_data_parallel_group())
         return found.cpu().numpy()
 
-    def _backward(
-        self, states: Sequence[LabelledState], part: Sequence[int], wanted: np.ndarray | None = None
-    ) -> float:
-        """This rank's part of `target_loss`, or of `distance_loss` where wanted log-probs are given."""
+    def _backward(self, states: Sequence[LabelledState], part: Sequence[int], goals: Goals | None = None) -> float:
+        """This rank's part of `target_loss`, or of `distance_loss` where goals are given."""
         with self._autocast():
             logits_SV, _ = next_token_logits(self.engine.module, _ids(states, part), self._device)
         if not part:  # the collectives of FSDP's backward still need this rank
@@ -215,19 +213,20 @@ class TokenTrainingWorker(TrainingWorker):
             return 0.0
         log_probs_M = token_log_probs(logits_SV, *_rows(states, part, self._device))
         chosen = [states[index] for index in part]
-        weights_M = self._column([state.weights for state in chosen], torch.float32)
-        if wanted is None:
+        if goals is None:
             loss = target_loss(
                 log_probs_M,
                 self._column([state.targets for state in chosen], torch.float32),
                 self._column([state.advantages for state in chosen], torch.int64),
-                weights_M,
+                self._column([state.weights for state in chosen], torch.float32),
             )
         else:
-            of_states = np.split(wanted, np.cumsum([len(state.tokens) for state in states])[:-1])
-            loss = distance_loss(
-                log_probs_M, self._column([of_states[index].tolist() for index in part], torch.float64), weights_M
+            cuts = np.cumsum([len(state.tokens) for state in states])[:-1]
+            goals_M, weights_M = (
+                self._column([np.split(values, cuts)[index].tolist() for index in part], torch.float64)
+                for values in (goals.log_probs, goals.weights)
             )
+            loss = distance_loss(log_probs_M, goals_M, weights_M)
         (loss * self.engine.get_data_parallel_size()).backward()
         return loss.item()
 

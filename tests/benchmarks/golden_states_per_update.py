@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=2, help="from 0")
     parser.add_argument("--states", type=int, nargs="+", default=list(STATES), help="per update")
     parser.add_argument("--followed", type=float, nargs="+", default=[RATES["followed"]], help="learning rates")
-    parser.add_argument("--constant", type=float, nargs="+", default=[RATES["constant"]], help="learning rates")
+    parser.add_argument("--constant", type=float, nargs="*", default=[RATES["constant"]], help="learning rates")
     parser.add_argument("--steps", type=int, default=4, help="of an update, at most (4)")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--model", type=Path, default=MODEL)

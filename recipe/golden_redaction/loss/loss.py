@@ -60,12 +60,12 @@ def target_loss(
 
 
 def distance_loss(log_probs_M: torch.Tensor, goals_M: torch.Tensor, weights_M: torch.Tensor) -> torch.Tensor:
-    """Half the weighted squared distance to the goals of `inner_steps.goals`, a scalar in nats squared.
+    """Half the weighted squared distance to the goals of `inner_steps.Goals`, a scalar in nats.
 
     Args:
         log_probs_M: Log-probs under the current weights, with gradient.
         goals_M: Goals; NaN for a token without a label.
-        weights_M: See `targets.token_weights`.
+        weights_M: Of the squares, per nat.
 
     Raises:
         ValueError: if shapes differ.
