@@ -8,6 +8,8 @@ from recipe.tracin.method.validation import ValidationSettings
 QUALITY = ValidationSettings(strategy="quality", pool_size=128, k=16)
 CONTRAST = ValidationSettings(strategy="contrast", pool_size=128, k=16)
 QUALITY_64 = ValidationSettings(strategy="quality", pool_size=128, k=64)
+# As many rollouts in a run of 40 steps as QUALITY_64 has, but all at the start, and every right one is used to the end.
+QUALITY_ONCE = ValidationSettings(strategy="quality", pool_size=512, k=512, refresh_every=40)
 # New rollouts at every step: nothing of an older policy is in G.
 CONTRAST_FRESH = ValidationSettings(strategy="contrast", pool_size=32, k=16, refresh_every=1)
 RANDOM_FRESH = ValidationSettings(strategy="random", k=16, rollouts_per_prompt=4, cached=False)
@@ -29,6 +31,13 @@ METHODS = {
     ),
     "quality_64_lora": Method(
         "TracIn quality, k=64, weighted, LoRA's structure", "positive", QUALITY_64, weighted=True, preconditioner="lora"
+    ),
+    "quality_once_adam": Method(
+        "TracIn quality, one pool of 512, weighted, Adam",
+        "positive",
+        QUALITY_ONCE,
+        weighted=True,
+        preconditioner="adam",
     ),
     # What a selection costs where no reward is wrong.
     "clean_adam": Method(
