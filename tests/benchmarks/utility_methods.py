@@ -48,6 +48,14 @@ METHODS = {
         weighted=True,
         preconditioner="adam",
     ),
+    "clean_once_adam": Method(
+        "TracIn quality, one pool of 512, weighted, Adam, clean rewards",
+        "positive",
+        QUALITY_ONCE,
+        lies=False,
+        weighted=True,
+        preconditioner="adam",
+    ),
     "quality_64_adam_prompts": Method(
         "TracIn quality, k=64, weighted, Adam, whole prompts",
         "positive",
