@@ -36,8 +36,8 @@ quality .4, contrast .2, fixed .2. The last five methods but `exact` were added 
 which contrast and fixed with cached rollouts fell to an accuracy of 0: they have no prediction. Of the newer ones,
 against quality_64_adam and before their first run: iif +3 points at equal training rollouts (its G is of 512 new
 rollouts), -6 at equal rollouts of both kinds, which it has three times; top_half -1; top_half_cosine 0; tokens -2, as
-half of every good rollout goes with it. quality_64_lora against quality_64_adam: -1, as AdamW does not step that way. clean_once_adam loses
-.5 against clean, where clean_adam loses 1.4.
+half of every good rollout goes with it. quality_64_lora against quality_64_adam: -1, as AdamW does not step that way.
+clean_once_adam loses .5 points against clean, where clean_adam loses 1.4.
 """
 
 import argparse
