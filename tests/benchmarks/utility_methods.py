@@ -4,7 +4,7 @@ from influence_methods import Method
 
 from recipe.tracin.method.validation import ValidationSettings
 
-# As in configs/experiment/tracin_arithmetic.yaml.
+# As configs/experiment/tracin_arithmetic.yaml had them until QUALITY_ONCE was measured.
 QUALITY = ValidationSettings(strategy="quality", pool_size=128, k=16)
 CONTRAST = ValidationSettings(strategy="contrast", pool_size=128, k=16)
 QUALITY_64 = ValidationSettings(strategy="quality", pool_size=128, k=64)
