@@ -5,6 +5,7 @@ run inherits a mark in its environment (`RUN_VARIABLE`), and only processes with
 """
 
 import contextlib
+import itertools
 import logging
 import os
 import socket
@@ -139,9 +140,16 @@ def on_every_node(function: Callable[..., Any], *args: Any, timeout_s: float = _
 
 
 def spread(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Run `function(*args)` for each of these in Ray tasks, in parallel on all nodes; results in order."""
-    task = _call.options(scheduling_strategy="SPREAD")
-    return ray.get([task.remote(function, *args) for args in arguments])
+    """Run `function(*args)` for each of these in Ray tasks, on all nodes in turn and in parallel; results in order."""
+    alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    # Ray's SPREAD is a hint: two tasks on two nodes may share one. A node that has died since is replaced by another.
+    places = itertools.cycle(NodeAffinitySchedulingStrategy(node_id, soft=True) for node_id in alive)
+    return ray.get(
+        [
+            _call.options(scheduling_strategy=place).remote(function, *args)
+            for place, args in zip(places, arguments, strict=False)
+        ]
+    )
 
 
 @ray.remote(num_cpus=0, max_retries=0)
