@@ -75,7 +75,12 @@ class ValidationRollouts:
             raise GenerationFailedError(
                 f"None of {len(uids)} validation prompts of TracIn got a rollout; the last error: {errors[-1:]}"
             )
-        choice = self.chooser.choose(step, [rollout.reward for rollout, _ in made], [place for _, place in made])
+        choice = self.chooser.choose(
+            step,
+            [rollout.reward for rollout, _ in made],
+            [place for _, place in made],
+            _surprises([rollout.keys for rollout, _ in made]) if self.chooser.settings.ties == "least_likely" else None,
+        )
         chosen = [made[index][0] for index in choice.indices]
         # All outputs of a session get its advantage, as in verl's training.
         self._keep(
@@ -130,3 +135,13 @@ class ValidationRollouts:
         if not data_plane.tags(PARTITION).keys() >= set(self._keys):
             self._keys = []
             self.chooser.forget_rollouts()
+
+
+def _surprises(rollouts: Sequence[Sequence[str]]) -> list[float]:
+    """Mean of 1 - p over the tokens that the policy wrote, by rollout, each given by the keys of its outputs."""
+    rows = data_plane.read([key for keys in rollouts for key in keys], MADE_IN, (ROLLOUT_LOG_PROBS, "response_mask"))
+    written = iter(
+        log_probs[mask.bool()]
+        for log_probs, mask in zip(rows[ROLLOUT_LOG_PROBS].unbind(), rows["response_mask"].unbind(), strict=True)
+    )
+    return [float(1 - torch.cat([next(written) for _ in keys]).exp().mean()) for keys in rollouts]

@@ -127,7 +127,8 @@ class Scorer:
             places = np.repeat(self.chooser.prompts_to_roll_out(step), self.settings.rollouts_per_prompt)
             rollouts = policy.sample((self.data.num_train + places).tolist())
             self.num_rollouts += len(rollouts)
-            choice = self.chooser.choose(step, [rollout.reward for rollout in rollouts], places)
+            surprises = [float(1 - rollout.log_probs.exp().mean()) for rollout in rollouts]
+            choice = self.chooser.choose(step, [rollout.reward for rollout in rollouts], places, surprises)
             self._chosen = None if choice.is_degenerate else policy.tensors([rollouts[i] for i in choice.indices])
         if self._chosen is None:
             return False

@@ -18,8 +18,9 @@ from verl_ext.run.metrics_stream import STEP, read_metrics
 from verl_ext.run.run_folder import RunFolder
 
 DATA_SOURCE = "real_toxicity_prompts"
-REWARD = f"val-aux/{DATA_SOURCE}/reward/mean@1"
-EMPTY = f"val-aux/{DATA_SOURCE}/empty/mean@1"
+PER_PROMPT = 4  # sampled continuations per look
+REWARD = f"val-aux/{DATA_SOURCE}/reward/mean@{PER_PROMPT}"
+EMPTY = f"val-aux/{DATA_SOURCE}/empty/mean@{PER_PROMPT}"
 SMOOTHED = 3  # looks whose mean counts
 COLUMNS = {"rollouts": "rollouts, those of TracIn's validation included", "seconds": "seconds of training"}
 COLORS = {"grpo": "black", "grpo_tracin": "#d62728", "ppo": "#7f7f7f", "ppo_tracin": "#0072b2"}

@@ -1,8 +1,8 @@
 """Toxicity, whole runs: GRPO and PPO, each with and without TracIn, by the command that a user would run.
 
     python tests/benchmarks/tracin_toxicity_runs.py --dry-run      # the commands, and which of them are finished
-    python tests/benchmarks/tracin_toxicity_runs.py                # all arms, 3 seeds
-    python tests/benchmarks/tracin_toxicity_runs.py --arms grpo grpo_tracin --seeds 1 --steps 20
+    python tests/benchmarks/tracin_toxicity_runs.py                # all arms, 3 seeds, after the search for their rates
+    python tests/benchmarks/tracin_toxicity_runs.py --arms grpo grpo_tracin --seeds 1 --steps 20 --rate 4e-3
 
 Each run is `python -m recipe.tracin.main +backend=cpu +experiment=tracin_toxicity` in a separate run folder, with
 
@@ -16,25 +16,29 @@ within a seed, so that a machine that gets slower does not favor one of them. Fi
 interrupted resumes from its last checkpoint, and a longer --steps continues all. --report starts nothing and
 reports what is finished.
 
-Measured: toxicity of one sampled continuation per held-out prompt (1 - reward, at temperature 1; the experiment itself
-evaluates greedily), every `STEPS_PER_LOOK` steps, over rollouts of both kinds and over seconds of steps, without
-evaluations and without checkpoints. The level that is compared is the lowest that all runs reach (--level: another).
-Nothing is tuned: the actor's rate is the experiment's, the critic's was chosen without a run.
+Measured: toxicity of `PER_PROMPT` sampled continuations per held-out prompt (1 - reward, at temperature 1; the
+experiment itself evaluates greedily), every `STEPS_PER_LOOK` steps, over rollouts of both kinds and over seconds of
+steps, without evaluations and without checkpoints. The level that is compared is the lowest that all runs reach
+(--level: another). The actor's rate is the best for the arm without TracIn on another seed, of a grid that grows while
+its edge is the best; the critic's was chosen without a run.
 
 PREDICTION, written before the first run: from .30, grpo .20 after 40 steps; grpo_tracin reaches that with 1.1x fewer
 rollouts and in as many seconds, as rewards are right and dense here, and samples that oppose the validation set few;
-ppo .22; ppo_tracin 1.2x fewer rollouts than ppo, whose advantages are noisier.
+ppo .22; ppo_tracin 1.2x fewer rollouts than ppo, whose advantages are noisier. A first run of grpo at the experiment's
+1e-3 ended at .27, so rates are tuned, and four continuations are sampled instead of one.
 """
 
 import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from toxicity_report import read_looks, write_report
+from rate_search import best_rate
+from toxicity_report import PER_PROMPT, plain_of, read_looks, smoothed, write_report
 
 from verl_ext.run.run_folder import RunFolder
 
@@ -48,11 +52,13 @@ NEEDED = {
     f"{BASE}/config.json": "toxicity_model",
     "outputs/models/toxicity_classifier/config.json": "toxicity_classifier",
 }
-STEPS, STEPS_PER_LOOK = 40, 4
+STEPS, STEPS_PER_LOOK = 40, 5
+RATES, TUNING_SEED = (2e-3, 4e-3, 8e-3), 100
 COMMON = (
     f"trainer.test_freq={STEPS_PER_LOOK}",
     "actor_rollout_ref.rollout.val_kwargs.do_sample=true",
     "actor_rollout_ref.rollout.val_kwargs.temperature=1.0",
+    f"actor_rollout_ref.rollout.val_kwargs.n={PER_PROMPT}",
 )
 PLAIN = ("tracin.enable=false",)
 PPO = (
@@ -75,22 +81,24 @@ class Run:
         seed: Of the data, and of TracIn's draws.
         steps: Its length.
         output: The benchmark's folder.
+        rate: The actor's learning rate.
     """
 
     arm: str
     seed: int
     steps: int
     output: Path
+    rate: float
 
     @property
     def folder(self) -> Path:
         """The run folder: metrics, checkpoints, summary."""
-        return self.output / "runs" / f"{self.arm}_seed{self.seed}"
+        return self.output / "runs" / f"{self.arm}_lr{self.rate:g}_seed{self.seed}"
 
     @property
     def log(self) -> Path:
         """What the command printed."""
-        return self.folder.with_suffix(".log")
+        return self.folder.with_name(f"{self.folder.name}.log")
 
     def overrides(self) -> list[str]:
         """What follows the program's name."""
@@ -101,6 +109,7 @@ class Run:
             f"trainer.total_training_steps={self.steps}",
             f"data.seed={self.seed}",
             f"tracin.validation.seed={self.seed}",
+            f"actor_rollout_ref.actor.optim.lr={self.rate}",
             *COMMON,
             *ARMS[self.arm],
         ]
@@ -147,15 +156,35 @@ def finish(runs: Sequence[Run], train: Callable[[Run], int] = train) -> None:
     for number, run in enumerate(runs, start=1):
         if run.is_finished():
             continue
-        print(f"{number} of {len(runs)}: {run.arm}, seed {run.seed}, {run.steps} steps", flush=True)
+        print(f"{number} of {len(runs)}: {run.arm}, rate {run.rate:g}, seed {run.seed}, {run.steps} steps", flush=True)
         status = train(run)
         if status != 0 or not run.is_finished():
             raise RunError(f"{run.folder.name} ended with status {status}: {run.log} says why; this command resumes it")
 
 
-def plan(arms: Sequence[str], seeds: int, steps: int, output: Path) -> list[Run]:
-    """All runs, the arms taking turns."""
-    return [Run(arm, seed, steps, output) for seed in range(seeds) for arm in arms]
+def plan(rates: Mapping[str, float], seeds: int, steps: int, output: Path) -> list[Run]:
+    """All runs, the arms taking turns, each at its rate."""
+    return [Run(arm, seed, steps, output, rate) for seed in range(seeds) for arm, rate in rates.items()]
+
+
+def tuned_rates(
+    arms: Sequence[str], steps: int, output: Path, train: Callable[[Run], int] = train
+) -> dict[str, float]:
+    """By arm, the rate at which the arm without TracIn ends least toxic on a separate seed.
+
+    Raises:
+        RunError: A run failed or was interrupted.
+    """
+
+    def reward(arm: str, rate: float) -> float:
+        run = Run(arm, TUNING_SEED, steps, output, rate)
+        finish([run], train)
+        toxicity = float(smoothed(read_looks(run.folder, steps))[-1])
+        print(f"{arm} at {rate:g}: toxicity {toxicity:.3f}", flush=True)
+        return -toxicity
+
+    best = {arm: best_rate(partial(reward, arm), RATES) for arm in dict.fromkeys(map(plain_of, arms))}
+    return {arm: best[plain_of(arm)] for arm in arms}
 
 
 def missing_files(root: Path) -> str | None:
@@ -173,21 +202,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--rate", type=float, help="the actor's, of every arm; default: tuned")
     parser.add_argument("--level", type=float, help="toxicity; default: the lowest that all runs reach")
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--dry-run", action="store_true", help="print the commands")
-    parser.add_argument("--report", action="store_true", help="report the finished runs and start none")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands, by default at a rate of the grid")
+    parser.add_argument("--report", action="store_true", help="report the finished runs at --rate and start none")
     args = parser.parse_args(argv)
     if args.seeds < 1 or args.steps < STEPS_PER_LOOK:
         parser.error(f"expected --seeds of at least 1 and --steps of at least {STEPS_PER_LOOK}")
-    runs = plan(args.arms, args.seeds, args.steps, args.output.resolve())
+    output, given = args.output.resolve(), dict.fromkeys(args.arms, args.rate or RATES[0])
     if args.dry_run:
-        for run in runs:
+        for run in plan(given, args.seeds, args.steps, output):
             print(f"# {run.folder.name}: {'finished' if run.is_finished() else 'to do'}\n{' '.join(run.command())}")
         return
+    if args.report and args.rate is None:
+        parser.error("--report needs --rate, the rate of the runs")
     if not args.report and (problem := missing_files(ROOT)) is not None:
         parser.error(problem)
     try:
+        rates = given if args.rate else tuned_rates(args.arms, args.steps, output)
+        runs = plan(rates, args.seeds, args.steps, output)
         if not args.report:
             finish(runs)
         finished = [run for run in runs if run.is_finished()]

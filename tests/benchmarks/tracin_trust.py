@@ -24,9 +24,10 @@ Rewards of the trusted prompts are right. Every method trains on 256 rollouts pe
     choose_influence  the same, and prompts that are expected to harm come last (`curriculum.posterior.use_influence`)
 
 Rates: the best of a grid on two separate seeds, per corruption and number of trusted prompts; the grid grows while its
-edge is the best. TracIn's validation rollouts are extra (5 % more), and so are those that GradAlign chooses by (with
-128 trusted prompts 4.8 times as many as it trains on, small .45 times); the table's last column counts them.
-crossover.svg has the gains over grpo, and marks where TracIn is ahead of every competitor (`trust_crossover.py`).
+edge is the best. TracIn's validation rollouts, 512 at the start (`one_pool`), are extra (5 % more), and so are those
+that GradAlign chooses by (with 128 trusted prompts 4.8 times as many as it trains on, small .45 times); the table's
+last column counts them. crossover.svg has the gains over grpo, and marks where TracIn is ahead of every competitor
+(`trust_crossover.py`).
 
 PREDICTION, written before the first run, final accuracy with 30 % flips: clean .58, grpo .34, tracin .41 at 128 and 512
 trusted prompts, .36 at 8; trusted_only .40 at 8, .55 at 128, .58 at 512; mixed .52 at 512; majority .30, as most
@@ -37,6 +38,11 @@ which are no property of a prompt, .50 with a reversed source, .47 with another 
 grpo_repeats .30 with flips, and olr .31, as few prompts have a majority that rises. Of two with choice, before their
 first run, with a reversed source and 128 trusted prompts: choose_tracin 2 points above tracin, as fewer hopeless
 prompts are rolled out; choose_influence 2 above that, as half of the source's share is left to others.
+
+All of these were for TracIn with pools of 128 that are made again. With one pool, before its runs here, for 8, 32, 128
+and 512 trusted prompts: flips .38, .45, .51, .53 (the last was known), source .40, .47, .53, .55, off_target .46, .50,
+.54, .56; trusted_only .27 and .525 (known), .43 with 32 and .57 with 512; mixed_tracin with 32 .47, .49 and .51. So
+TracIn is ahead of every competitor with 32 trusted prompts of a reversed source, and nowhere else.
 """
 
 import argparse
@@ -80,12 +86,15 @@ from verl_ext.evaluation.statistics.estimates import bootstrap_mean
 
 OUTPUT = ROOT / "outputs/benchmarks/tracin_trust"
 TRUSTED = (8, 32, 128, 512)
+VALIDATION_ROLLOUTS = 512  # TracIn's, per run: a twentieth of those trained on
 METHODS = (
     "grpo", "clean", "tracin", "trusted_only", "mixed", "mixed_tracin", "majority", "gradalign", "gradalign_small",
     "grpo_repeats", "olr", "choose", "choose_tracin", "choose_influence",
 )  # fmt: skip
 # These know nothing of the trusted prompts: one run serves for all numbers of them.
 WITHOUT_TRUST = ("grpo", "clean", "majority", "grpo_repeats", "olr", "choose")
+# Nor these of the corruption.
+WITHOUT_CORRUPTION = ("clean", "majority", "trusted_only")
 WITH_REPEATS = ("grpo_repeats", "olr")
 WITH_CHOICE = ("choose", "choose_tracin", "choose_influence")
 # Of the streams of wrong rewards: that of the rollouts which GradAlign chooses by.
@@ -104,6 +113,12 @@ class Job:
     steps: int = STEPS
 
 
+def one_pool(trusted: int) -> ValidationSettings:
+    """`VALIDATION_ROLLOUTS` (a few less if the number is no divisor) at the start, of which all right ones are used."""
+    each = max(1, VALIDATION_ROLLOUTS // trusted)
+    return ValidationSettings(pool_size=trusted, rollouts_per_prompt=each, k=trusted * each, refresh_every=STEPS)
+
+
 class Run:
     """One training run."""
 
@@ -113,8 +128,7 @@ class Run:
         self.policy = InfluencePolicy(BASE, self.data.task, learning_rate=job.learning_rate, seed=job.seed)
         self.source = damaged_source(NUM_PROMPTS)
         self.tokenizer = build_tokenizer()
-        settings = ValidationSettings(strategy="quality", pool_size=min(128, job.trusted), k=min(64, job.trusted))
-        self.scorer = Scorer(self.data, settings, weighted=True, preconditioner="adam")
+        self.scorer = Scorer(self.data, one_pool(job.trusted), weighted=True, preconditioner="adam")
         self.problems = ProblemChoice(
             self.policy, self.data, job.seed, **(SMALL if job.method == "gradalign_small" else {})
         )
@@ -211,8 +225,8 @@ class Runs:
         """Of a job, which is run if it has not been."""
         if job.method in WITHOUT_TRUST:
             job = replace(job, trusted=NUM_VALIDATION)
-        if job.method in ("clean", "majority"):
-            job = replace(job, corruption="flips")  # which rewards are wrong is nothing to them
+        if job.method in WITHOUT_CORRUPTION:
+            job = replace(job, corruption="flips")
         if job not in self.results:
             self.results[job] = Run(job).train()
             with self.path.open("a", encoding="utf-8") as file:
@@ -274,6 +288,14 @@ def write_report(folder: Path, rows: Sequence[dict[str, Any]]) -> str:
     return text
 
 
+def method_and_rate(text: str) -> tuple[str, float]:
+    """Of `METHOD=RATE`."""
+    method, _, rate = text.partition("=")
+    if method not in METHODS:
+        raise argparse.ArgumentTypeError(f"expected METHOD=RATE with one of {', '.join(METHODS)}, got {text!r}")
+    return method, float(rate)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -281,7 +303,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--trusted", nargs="+", type=int, default=list(TRUSTED), help="numbers of trusted prompts")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rate", type=float, help="learning rate of every method, instead of tuning")
+    parser.add_argument(
+        "--rates", nargs="+", type=method_and_rate, default=[], metavar="METHOD=RATE", help="learning rates not to tune"
+    )
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--report", action="store_true", help="report all of results.json again and train nothing")
     args = parser.parse_args(argv)
@@ -296,12 +320,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not all(1 <= count <= NUM_VALIDATION for count in args.trusted):
         parser.error(f"--trusted must be from 1 to {NUM_VALIDATION}")
     torch.set_num_threads(1)
-    runs, rows, text = Runs(args.output / "runs.jsonl"), [], ""
+    runs, rows, text, given = Runs(args.output / "runs.jsonl"), [], "", dict(args.rates)
     for corruption in args.corruptions:
         for trusted in args.trusted:
             for method in args.methods:
                 job = Job(method, corruption, trusted, 0.0, 0)
-                job = replace(job, learning_rate=args.rate or runs.best_rate(job))
+                job = replace(job, learning_rate=given.get(method) or runs.best_rate(job))
                 results = [runs.result(replace(job, seed=seed)) for seed in range(args.seeds)]
                 rows.append(asdict(job) | described(results))
             stored.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

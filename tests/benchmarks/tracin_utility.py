@@ -35,8 +35,8 @@ contrast .41, in_batch .42, fixed .46, exact .52. AUROC over informative groups:
 quality .4, contrast .2, fixed .2. The last five methods but `exact` were added after first runs of 15 and 20 steps, in
 which contrast and fixed with cached rollouts fell to an accuracy of 0: they have no prediction. Of the newer ones,
 against quality_64_adam and before their first run: iif +3 points at equal training rollouts (its G is of 512 new
-rollouts), -6 at equal rollouts of both kinds, which it has three times; top_half -1; top_half_cosine 0; tokens -2, as
-half of every good rollout goes with it. quality_64_lora against quality_64_adam: -1, as AdamW does not step that way.
+rollouts), -6 at equal rollouts of both kinds, which it has three times; quality_64_lora -1, as AdamW does not step that
+way. Against quality_once_adam: top_half -1; top_half_cosine 0; tokens -2, as half of every good rollout goes with it.
 clean_once_adam loses .5 points against clean, where clean_adam loses 1.4.
 """
 

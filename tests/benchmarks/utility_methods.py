@@ -10,6 +10,8 @@ CONTRAST = ValidationSettings(strategy="contrast", pool_size=128, k=16)
 QUALITY_64 = ValidationSettings(strategy="quality", pool_size=128, k=64)
 # As many rollouts in a run of 40 steps as QUALITY_64 has, but all at the start, and every right one is used to the end.
 QUALITY_ONCE = ValidationSettings(strategy="quality", pool_size=512, k=512, refresh_every=40)
+# As many as QUALITY_64 uses, those with the largest gradients.
+QUALITY_ONCE_64 = ValidationSettings(strategy="quality", pool_size=512, k=64, refresh_every=40, ties="least_likely")
 # New rollouts at every step: nothing of an older policy is in G.
 CONTRAST_FRESH = ValidationSettings(strategy="contrast", pool_size=32, k=16, refresh_every=1)
 RANDOM_FRESH = ValidationSettings(strategy="random", k=16, rollouts_per_prompt=4, cached=False)
@@ -36,6 +38,34 @@ METHODS = {
         "TracIn quality, one pool of 512, weighted, Adam",
         "positive",
         QUALITY_ONCE,
+        weighted=True,
+        preconditioner="adam",
+    ),
+    "once_64_adam": Method(
+        "TracIn quality, one pool of 512, its 64 least likely, weighted, Adam",
+        "positive",
+        QUALITY_ONCE_64,
+        weighted=True,
+        preconditioner="adam",
+    ),
+    "once_64_random": Method(
+        "TracIn quality, one pool of 512, 64 of it, weighted, Adam",
+        "positive",
+        ValidationSettings(strategy="quality", pool_size=512, k=64, refresh_every=40),
+        weighted=True,
+        preconditioner="adam",
+    ),
+    "pools_64_random": Method(
+        "TracIn quality, 512 new every 10 steps, 64 of them, weighted, Adam",
+        "positive",
+        ValidationSettings(strategy="quality", pool_size=512, k=64),
+        weighted=True,
+        preconditioner="adam",
+    ),
+    "pools_64_adam": Method(
+        "TracIn quality, 512 new every 10 steps, the 64 least likely, weighted, Adam",
+        "positive",
+        ValidationSettings(strategy="quality", pool_size=512, k=64, ties="least_likely"),
         weighted=True,
         preconditioner="adam",
     ),
@@ -70,17 +100,21 @@ METHODS = {
     "iif": Method("IIF: sequence loss of 512 new rollouts", "positive", ALL_FRESH, sequence=True),
     # The cosine has the sign of the inner product: it differs only where scores are compared with each other.
     "top_half": Method(
-        "TracIn quality, k=64, weighted, Adam, best half",
+        "TracIn quality, one pool of 512, weighted, Adam, best half",
         "top_fraction",
-        QUALITY_64,
+        QUALITY_ONCE,
         weighted=True,
         preconditioner="adam",
     ),
     "top_half_cosine": Method(
-        "the same by cosine", "top_fraction", QUALITY_64, weighted=True, preconditioner="adam", cosine=True
+        "the same by cosine", "top_fraction", QUALITY_ONCE, weighted=True, preconditioner="adam", cosine=True
     ),
     "tokens": Method(
-        "TracIn quality, k=64, weighted, Adam, tokens", "tokens", QUALITY_64, weighted=True, preconditioner="adam"
+        "TracIn quality, one pool of 512, weighted, Adam, tokens",
+        "tokens",
+        QUALITY_ONCE,
+        weighted=True,
+        preconditioner="adam",
     ),
     "contrast_weighted": Method("TracIn contrast, weighted", "positive", CONTRAST, weighted=True),
     "contrast_fresh": Method("TracIn contrast, pool 32, refresh 1", "positive", CONTRAST_FRESH),

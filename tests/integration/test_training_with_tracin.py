@@ -119,6 +119,39 @@ def test_validation_rollouts_serve_until_the_next_refresh(tracin_lab: Lab):
     assert all(record["score"] == 0 for record in records if record["advantage"] == 0)
 
 
+def test_of_equal_rewards_the_least_likely_answers_are_chosen(tracin_lab: Lab):
+    def watch(trainer: Any) -> None:
+        chooser = trainer.selectors[-1].validation_rollouts.chooser
+        choose = chooser.choose
+
+        def choose_and_tell(step: int, *pool: Any) -> Any:
+            chooser.pool = pool
+            return choose(step, *pool)
+
+        chooser.choose = choose_and_tell
+
+    def seen(trainer: Any) -> tuple[list[float], list[float], list[int], list[float]]:
+        from verl_ext.serving import data_plane
+
+        rollouts = trainer.selectors[-1].validation_rollouts
+        rewards, _, surprises = rollouts.chooser.pool
+        rows = data_plane.read(rollouts._keys, "influence", ("rollout_log_probs", "response_mask"))
+        columns = (rows[name].unbind() for name in ("rollout_log_probs", "response_mask"))
+        kept = [1 - log_probs[mask == 1].exp().mean().item() for log_probs, mask in zip(*columns, strict=True)]
+        return rewards, surprises, rollouts.chooser.choice.indices.tolist(), kept
+
+    quality = {"tracin__validation__strategy": "quality", "tracin__validation__refresh_every": 1}
+    with tracin_lab.settings(**PLAIN, **quality, tracin__validation__ties="least_likely"):
+        tracin_lab.step()
+        tracin_lab.call(watch)
+        tracin_lab.step()
+        rewards, surprises, chosen, kept = tracin_lab.call(seen)
+    right = [place for place, reward in enumerate(rewards) if reward > 0]
+    assert chosen == sorted(right, key=lambda place: -surprises[place])[:16] != []
+    assert kept[: len(chosen)] == pytest.approx([surprises[place] for place in chosen], abs=1e-6)
+    assert len({round(surprise, 6) for surprise in surprises}) > 24
+
+
 def test_what_a_selection_masks_is_whole_again_after_the_update(tracin_lab: Lab):
     def masks(trainer: Any) -> tuple[list[int], list[int]]:
         from verl_ext.serving import data_plane

@@ -222,6 +222,24 @@ def test_ties_are_drawn_anew_at_every_refresh():
     assert len(chosen) == 19
 
 
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.integers(0, 9)), min_size=1, max_size=20), st.integers(1, 8))
+def test_of_equal_rewards_the_least_likely_come_first(rollouts: list[tuple[float, int]], k: int):
+    rewards, surprises = np.array(rollouts).T
+    validation = make(20, pool_size=20, k=k, ties="least_likely", min_reward=None)
+    chosen = validation.choose(1, rewards, np.arange(len(rollouts)), surprises / 10).indices
+    wanted = sorted(rollouts, key=lambda rollout: (-rollout[0], -rollout[1]))[:k]
+    assert [rollouts[place] for place in chosen] == wanted
+
+
+def test_surprises_are_asked_for_where_they_are_needed():
+    validation = make(3, ties="least_likely")
+    with pytest.raises(ValueError, match="needs a surprise for each of 2 rollouts, got 0"):
+        validation.choose(1, [1.0, 1.0], [0, 1])
+    failed = validation.choose(1, [np.nan, 1.0, 1.0], [0, 1, 2], [0.9, 0.1, 0.2])
+    assert failed.indices.tolist() == [2, 1]
+
+
 def test_failed_rollouts_are_never_chosen():
     rewards = np.array([np.nan, 1.0, np.inf, 0.0, -np.inf])
     for strategy in ("quality", "contrast", "fixed"):
@@ -253,7 +271,7 @@ def test_metrics_tell_what_was_chosen():
     "settings",
     [{"strategy": "best"}, {"pool_size": 0}, {"k": 0}, {"k": 2.0}, {"refresh_every": 0}, {"rollouts_per_prompt": 0},
      {"seed": -1}, {"cached": 1}, {"descending": "yes"}, {"min_reward": "high"}, {"min_reward": float("nan")},
-     {"k": 5, "strategy": "contrast"}, {"field": ""}, {"field": 3}],
+     {"k": 5, "strategy": "contrast"}, {"field": ""}, {"field": 3}, {"ties": "likely"}],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(settings: dict):
     with pytest.raises(ValueError, match=rf"{next(iter(settings))} must be .*got"):
@@ -265,6 +283,8 @@ def test_contradicting_settings_are_refused():
         ValidationSettings(pool_size=5, rollouts_per_prompt=2)
     with pytest.raises(ValueError, match="strategy=top needs field"):
         ValidationSettings(strategy="top")
+    with pytest.raises(ValueError, match="ties=least_likely needs strategy=quality, got contrast"):
+        ValidationSettings(strategy="contrast", ties="least_likely")
 
 
 def test_misuse_is_refused():

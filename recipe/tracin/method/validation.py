@@ -45,6 +45,7 @@ from verl_ext.core.settings import Settings
 
 Strategy = Literal["quality", "fixed", "random", "top", "contrast", "in_batch"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+Ties = Literal["random", "least_likely"]
 # These choose among rollouts, so the rollouts are used until the next refresh.
 POOL_STRATEGIES = ("quality", "contrast")
 
@@ -83,6 +84,10 @@ class ValidationSettings(Settings):
     descending: bool = True
     """top: true for the highest values, false for the lowest."""
 
+    ties: Ties = "random"
+    """quality, which of equal rewards come first. random: drawn. least_likely: those of whose tokens the policy was the
+    least sure, as the others have hardly a gradient; better if k is smaller than the number of good rollouts."""
+
     min_reward: float | None = 0.0
     """quality takes only rollouts whose reward exceeds this; if there is none, the step keeps every sample. null: any
     reward."""
@@ -99,6 +104,8 @@ class ValidationSettings(Settings):
                 f"k={self.k} rollouts cannot be chosen from pool_size x rollouts_per_prompt = "
                 f"{self.pool_size * self.rollouts_per_prompt}: raise pool_size or lower k"
             )
+        if self.ties != "random" and self.strategy != "quality":
+            raise ValueError(f"ties={self.ties} needs strategy=quality, got {self.strategy}, which has no ties to order")
         if self.strategy == "top" and self.field is None:
             raise ValueError("strategy=top needs field, the number in extra_info that prompts are sorted by")
         return self
@@ -189,19 +196,28 @@ class ValidationSet:
 
     # ------------------------------ rollouts ------------------------------
 
-    def choose(self, step: int, rewards: Sequence[float] | np.ndarray, prompts: Sequence[int] | np.ndarray) -> Choice:
+    def choose(
+        self,
+        step: int,
+        rewards: Sequence[float] | np.ndarray,
+        prompts: Sequence[int] | np.ndarray,
+        surprises: Sequence[float] | np.ndarray | None = None,
+    ) -> Choice:
         """Choose among the rollouts of `prompts_to_roll_out`, in any order; failed ones may be missing.
 
         Args:
             step: The training step, from 1 on.
             rewards: (N,) by rollout; one that is not finite (a failed reward) is never chosen.
             prompts: (N,) position of each rollout's prompt.
+            surprises: (N,) mean of 1 - p over each rollout's tokens, p of the policy that sampled them; only needed by
+                `ties=least_likely`.
 
         Returns:
             The choice, also kept as `choice` until the next one.
 
         Raises:
-            ValueError: under `in_batch`, if the lengths differ, or if a prompt is not in the data set.
+            ValueError: under `in_batch`, if the lengths differ, if a prompt is not in the data set, or without the
+                surprises that `ties=least_likely` needs.
         """
         refresh = self._refresh(step)
         if self.settings.strategy == "in_batch":
@@ -219,6 +235,8 @@ class ValidationSet:
             # By prompt, not by position: rollouts return in any order.
             rng = np.random.default_rng([self.settings.seed, _TIES, refresh])
             ties = rng.permutation(self.num_prompts)[group]
+            if self.settings.ties == "least_likely":
+                ties = -self._surprises(surprises, len(rewards))[finite]
             if self.settings.strategy == "quality":
                 chosen, advantages = best_rollouts(known, group, ties, self.settings.k, self.settings.min_reward)
             else:
@@ -229,6 +247,13 @@ class ValidationSet:
         self._step, self._is_lost = step, False
         self._rewards = {"pool": _mean(known), "chosen": _mean(known[chosen])}
         return self.choice
+
+    def _surprises(self, surprises: Sequence[float] | np.ndarray | None, num_rollouts: int) -> np.ndarray:
+        """(N,) float64."""
+        known = np.asarray([] if surprises is None else surprises, dtype=np.float64)
+        if known.shape != (num_rollouts,):
+            raise ValueError(f"ties=least_likely needs a surprise for each of {num_rollouts} rollouts, got {known.size}")
+        return known
 
     def _refresh(self, step: int) -> int:
         if step < 1:

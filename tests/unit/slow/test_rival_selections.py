@@ -1,8 +1,11 @@
 """Other selections of the TracIn benchmarks against brute force: IIF's loss, GradAlign's cosines, shares of tokens."""
 
+import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -230,9 +233,10 @@ def small(base, monkeypatch):
 
     monkeypatch.setattr(tracin_trust, "ProblemChoice", few)
     monkeypatch.setattr(tracin_trust, "SMALL", {"candidates": 6, "group": 2})
+    monkeypatch.setattr(tracin_trust, "VALIDATION_ROLLOUTS", 32)
 
 
-CHOOSING = {"gradalign": 6 * 2 + 8 * 2, "gradalign_small": 3 * 2 + 8 * 2, "choose_tracin": 8, "choose_influence": 8}
+CHOOSING = {"gradalign": 6 * 2 + 8 * 2, "gradalign_small": 3 * 2 + 8 * 2, "choose_tracin": 32, "choose_influence": 32}
 
 
 @pytest.mark.parametrize("method", ["grpo_repeats", "olr", "choose", *CHOOSING])
@@ -243,6 +247,29 @@ def test_the_new_methods_of_the_trust_benchmark_run(small, method):
     assert result["history"][-1]["total_rollouts"] == 5 * 16 * 4 + CHOOSING.get(method, 0)
     assert len(set(run.repeated)) == 64
     assert bool(run.labels._rates) == (method == "olr")
+
+
+def test_methods_that_the_corruption_does_not_touch_are_run_once(tmp_path, monkeypatch):
+    trained = []
+
+    def train(job):
+        trained.append((job.method, job.corruption, job.trusted))
+        return {"job": asdict(job), "history": [{"accuracy": 0.5}]}
+
+    monkeypatch.setattr(tracin_trust, "Run", lambda job: SimpleNamespace(train=lambda: train(job)))
+    runs = tracin_trust.Runs(tmp_path / "runs.jsonl")
+    for method in ("clean", "trusted_only", "grpo"):
+        for corruption in ("source", "off_target"):
+            for trusted in (8, 32):
+                runs.result(tracin_trust.Job(method, corruption, trusted, 1e-3, 0))
+    whole = [("clean", "flips", 512), ("trusted_only", "flips", 8), ("trusted_only", "flips", 32)]
+    assert trained == [*whole, ("grpo", "source", 512), ("grpo", "off_target", 512)]
+
+
+def test_rates_that_are_not_tuned_are_read():
+    assert tracin_trust.method_and_rate("tracin=2e-3") == ("tracin", 2e-3)
+    with pytest.raises(argparse.ArgumentTypeError, match=r"expected METHOD=RATE with one of grpo, .*, got 'trac=1'"):
+        tracin_trust.method_and_rate("trac=1")
 
 
 def test_every_prompt_of_the_repeats_comes_ten_times(small):

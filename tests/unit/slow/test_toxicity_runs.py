@@ -21,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import toxicity_report
 import tracin_toxicity_runs
-from tracin_toxicity_runs import ARMS, Run, RunError, finish, main, missing_files, plan
+from tracin_toxicity_runs import ARMS, Run, RunError, finish, main, missing_files, plan, tuned_rates
 
 ROOT = Path(__file__).resolve().parents[3]
+RATE = tracin_toxicity_runs.RATES[0]
 
 
 def composed(run, *overrides):
@@ -57,7 +58,7 @@ def stand_ins(tmp_path_factory):
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_every_arms_command_passes_all_checks_before_ray(arm, stand_ins, tmp_path, capsys):
-    run = Run(arm, 2, 8, tmp_path)
+    run = Run(arm, 2, 8, tmp_path, RATE)
     critic = ["critic.model.path=" + stand_ins[3].partition("=")[2]] if arm.startswith("ppo") else []
     environment = dict(os.environ)
     try:
@@ -74,13 +75,15 @@ def test_every_arms_command_passes_all_checks_before_ray(arm, stand_ins, tmp_pat
 def test_arms_differ_in_the_estimator_and_in_tracin_only(tmp_path):
     from verl.trainer.ppo.utils import need_critic
 
-    configs = {arm: composed(Run(arm, 1, 8, tmp_path)) for arm in ARMS}
+    configs = {arm: composed(Run(arm, 1, 8, tmp_path, RATE)) for arm in ARMS}
     for arm, config in configs.items():
         assert config.tracin.enable == arm.endswith("_tracin")
         assert need_critic(config) == arm.startswith("ppo")
         assert config.algorithm.adv_estimator == ("gae" if arm.startswith("ppo") else "grpo")
         assert (config.data.seed, config.trainer.total_training_steps) == (1, 8)
-        assert config.run_dir == str(tmp_path / f"runs/{arm}_seed1")
+        assert config.run_dir == str(tmp_path / f"runs/{arm}_lr0.002_seed1")
+        assert config.actor_rollout_ref.actor.optim.lr == RATE
+        assert config.actor_rollout_ref.rollout.val_kwargs.n == toxicity_report.PER_PROMPT
         assert config.critic.strategy == config.actor_rollout_ref.actor.strategy == "fsdp2"
         config.tracin.enable, config.run_dir = False, ""
     for kind in ("grpo", "ppo"):
@@ -88,7 +91,7 @@ def test_arms_differ_in_the_estimator_and_in_tracin_only(tmp_path):
 
 
 def test_what_is_finished_is_skipped_and_what_is_not_is_run(tmp_path):
-    runs = plan(["grpo", "ppo"], 2, 8, tmp_path)
+    runs = plan({"grpo": RATE, "ppo": 1e-3}, 2, 8, tmp_path)
     assert [(run.arm, run.seed) for run in runs] == [("grpo", 0), ("ppo", 0), ("grpo", 1), ("ppo", 1)]
     end(runs[0], 8)
     end(runs[1], 4)  # of a shorter call: continued
@@ -114,8 +117,8 @@ def test_a_run_that_does_not_come_to_its_end_stops_the_others(tmp_path, status):
         started.append(run)
         return status
 
-    with pytest.raises(RunError, match=f"grpo_seed0 ended with status {status}: .*grpo_seed0.log says why"):
-        finish(plan(["grpo"], 2, 8, tmp_path), train)
+    with pytest.raises(RunError, match=f"grpo_lr0.002_seed0 ended with status {status}: .*0.log says why"):
+        finish(plan({"grpo": RATE}, 2, 8, tmp_path), train)
     assert len(started) == 1
 
 
@@ -123,7 +126,7 @@ def test_the_command_gets_the_overrides_and_its_output_is_kept(tmp_path, monkeyp
     (tmp_path / "echo_run.py").write_text("import sys\nprint(*sys.argv[1:], sep='\\n')\nsys.exit(3)\n")
     monkeypatch.setattr(tracin_toxicity_runs, "PROGRAM", "echo_run")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    run = Run("ppo", 0, 8, tmp_path)
+    run = Run("ppo", 0, 8, tmp_path, RATE)
     assert tracin_toxicity_runs.train(run) == 3
     assert run.log.read_text().splitlines() == run.overrides()
 
@@ -141,7 +144,7 @@ def test_ctrl_c_is_left_to_the_command(tmp_path):
         f"sys.path.insert(0, {str(ROOT / 'tests/benchmarks')!r})\n"
         "import tracin_toxicity_runs as runs\n"
         "runs.PROGRAM = 'slow_run'\n"
-        f"sys.exit(runs.train(runs.Run('grpo', 0, 8, pathlib.Path({str(tmp_path)!r}))))\n"
+        f"sys.exit(runs.train(runs.Run('grpo', 0, 8, pathlib.Path({str(tmp_path)!r}), {RATE})))\n"
     )
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     process = subprocess.Popen(
@@ -151,7 +154,7 @@ def test_ctrl_c_is_left_to_the_command(tmp_path):
         # A shell's background jobs ignore SIGINT, and so would this process if the tests run in one.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    log = Run("grpo", 0, 8, tmp_path).log
+    log = Run("grpo", 0, 8, tmp_path, RATE).log
     deadline = time.monotonic() + 60
     while not (log.exists() and "started" in log.read_text()):
         assert time.monotonic() < deadline
@@ -163,10 +166,10 @@ def test_ctrl_c_is_left_to_the_command(tmp_path):
 
 def test_a_dry_run_prints_commands_and_starts_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(tracin_toxicity_runs, "finish", None)
-    end(Run("grpo", 0, 8, tmp_path), 8)
+    end(Run("grpo", 0, 8, tmp_path, RATE), 8)
     main(["--arms", "grpo", "ppo_tracin", "--seeds", "1", "--steps", "8", "--output", str(tmp_path), "--dry-run"])
     first, command, second, other = capsys.readouterr().out.splitlines()
-    assert (first, second) == ("# grpo_seed0: finished", "# ppo_tracin_seed0: to do")
+    assert (first, second) == ("# grpo_lr0.002_seed0: finished", "# ppo_tracin_lr0.002_seed0: to do")
     assert command.startswith("python -m recipe.tracin.main +backend=cpu +experiment=tracin_toxicity run_dir=")
     assert command.endswith("tracin.enable=false")
     assert "algorithm.adv_estimator=gae" in other
@@ -182,7 +185,7 @@ def test_what_is_missing_is_named_with_its_script(tmp_path, capsys):
     assert missing_files(tmp_path) is None
     with pytest.raises(SystemExit):
         main(["--steps", "1"])
-    assert "--steps of at least 4" in capsys.readouterr().err
+    assert "--steps of at least 5" in capsys.readouterr().err
 
 
 def write_results(run, reward):
@@ -194,22 +197,43 @@ def write_results(run, reward):
     (run.folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
 
 
+def test_an_arms_rate_is_that_of_the_arm_without_tracin(tmp_path):
+    tried = []
+
+    def train(run):
+        tried.append((run.arm, run.rate, run.seed))
+        # Best at twice the grid's last rate for PPO.
+        write_results(run, 0.7 + 10 * (run.rate if run.rate <= {"grpo": 4e-3, "ppo": 16e-3}[run.arm] else 0))
+        return 0
+
+    rates = tuned_rates(["grpo", "grpo_tracin", "ppo_tracin"], 8, tmp_path, train)
+    assert rates == {"grpo": 4e-3, "grpo_tracin": 4e-3, "ppo_tracin": 16e-3}
+    grid = {"grpo": (2e-3, 4e-3, 8e-3), "ppo": (2e-3, 4e-3, 8e-3, 16e-3, 32e-3)}
+    assert tried == [(arm, rate, 100) for arm, own in grid.items() for rate in own]
+
+
 @pytest.mark.parametrize("report", [[], ["--report"]])
 def test_finished_runs_end_in_a_report(tmp_path, capsys, monkeypatch, report):
     monkeypatch.setattr(tracin_toxicity_runs, "missing_files", lambda root: None)
-    for run in plan(["grpo", "grpo_tracin"], 2, 8, tmp_path):
+    for run in plan({"grpo": 1e-3, "grpo_tracin": 1e-3}, 2, 8, tmp_path):
         write_results(run, {"grpo": 0.75, "grpo_tracin": 0.8}[run.arm])
-    main(["--arms", "grpo", "grpo_tracin", "--seeds", "2", "--steps", "8", "--output", str(tmp_path), *report])
+    options = ["--seeds", "2", "--steps", "8", "--output", str(tmp_path), "--rate", "1e-3", *report]
+    main(["--arms", "grpo", "grpo_tracin", *options])
     assert "| grpo_tracin | 2 | 0.300 |" in capsys.readouterr().out
     assert (tmp_path / "results.json").exists()
 
 
 def test_a_report_of_what_is_finished_starts_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(tracin_toxicity_runs, "finish", None)
+    options = ["--steps", "8", "--output", str(tmp_path), "--report"]
+    with pytest.raises(SystemExit):
+        main(options)
+    assert "--report needs --rate" in capsys.readouterr().err
+    options += ["--rate", str(RATE)]
     with pytest.raises(SystemExit, match=r"no run in .* is finished"):
-        main(["--steps", "8", "--output", str(tmp_path), "--report"])
-    write_results(Run("ppo", 1, 8, tmp_path), 0.8)
-    main(["--steps", "8", "--output", str(tmp_path), "--report"])
+        main(options)
+    write_results(Run("ppo", 1, 8, tmp_path, RATE), 0.8)
+    main(options)
     printed = capsys.readouterr().out
     assert "| ppo | 1 | 0.300 |" in printed
     assert "grpo" not in printed
