@@ -79,7 +79,7 @@ class ValidationRollouts:
             step,
             [rollout.reward for rollout, _ in made],
             [place for _, place in made],
-            _surprises([rollout.keys for rollout, _ in made]) if self.chooser.settings.ties == "least_likely" else None,
+            _surprises([rollout.keys for rollout, _ in made]) if self.chooser.settings.orders_by_surprise else None,
         )
         chosen = [made[index][0] for index in choice.indices]
         # All outputs of a session get its advantage, as in verl's training.

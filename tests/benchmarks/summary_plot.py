@@ -45,7 +45,7 @@ PANELS = (
     Panel("Rollouts, every method tuned", "Thousands of rollouts to +25 points", (1, 2, 3)),
     Panel("Seconds", "Seconds to +20 points, pool B", baselines=("verl", "uniform")),
     Panel("Safety", "Choose - uniform sampling, worst domain (points)"),
-    Panel("TracIn", "Gain over GRPO, 30 % wrong rewards (points)", baselines=("clean",)),
+    Panel("TracIn", "Gain over GRPO, 30 % wrong rewards (points)", baselines=("IIF", "right")),
 )
 
 

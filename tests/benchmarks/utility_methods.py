@@ -5,13 +5,16 @@ from influence_methods import Method
 from recipe.tracin.method.validation import ValidationSettings
 
 # As configs/experiment/tracin_arithmetic.yaml had them until QUALITY_ONCE was measured.
-QUALITY = ValidationSettings(strategy="quality", pool_size=128, k=16)
+QUALITY = ValidationSettings(strategy="quality", pool_size=128, k=16, ties="random")
 CONTRAST = ValidationSettings(strategy="contrast", pool_size=128, k=16)
-QUALITY_64 = ValidationSettings(strategy="quality", pool_size=128, k=64)
+QUALITY_64 = ValidationSettings(strategy="quality", pool_size=128, k=64, ties="random")
 # As many rollouts in a run of 40 steps as QUALITY_64 has, but all at the start, and every right one is used to the end.
 QUALITY_ONCE = ValidationSettings(strategy="quality", pool_size=512, k=512, refresh_every=40)
-# As many as QUALITY_64 uses, those with the largest gradients.
-QUALITY_ONCE_64 = ValidationSettings(strategy="quality", pool_size=512, k=64, refresh_every=40, ties="least_likely")
+# 64 of 512, once or new ones every 10 steps: drawn, or the least likely.
+ONCE_64_DRAWN = ValidationSettings(strategy="quality", pool_size=512, k=64, refresh_every=40, ties="random")
+ONCE_64 = ValidationSettings(strategy="quality", pool_size=512, k=64, refresh_every=40)
+POOLS_64_DRAWN = ValidationSettings(strategy="quality", pool_size=512, k=64, ties="random")
+POOLS_64 = ValidationSettings(strategy="quality", pool_size=512, k=64)
 # New rollouts at every step: nothing of an older policy is in G.
 CONTRAST_FRESH = ValidationSettings(strategy="contrast", pool_size=32, k=16, refresh_every=1)
 RANDOM_FRESH = ValidationSettings(strategy="random", k=16, rollouts_per_prompt=4, cached=False)
@@ -41,31 +44,31 @@ METHODS = {
         weighted=True,
         preconditioner="adam",
     ),
-    "once_64_adam": Method(
-        "TracIn quality, one pool of 512, its 64 least likely, weighted, Adam",
+    "once_64_random": Method(
+        "TracIn quality, 64 of one pool of 512, weighted, Adam",
         "positive",
-        QUALITY_ONCE_64,
+        ONCE_64_DRAWN,
         weighted=True,
         preconditioner="adam",
     ),
-    "once_64_random": Method(
-        "TracIn quality, one pool of 512, 64 of it, weighted, Adam",
+    "once_64_adam": Method(
+        "TracIn quality, the 64 least likely of one pool of 512, weighted, Adam",
         "positive",
-        ValidationSettings(strategy="quality", pool_size=512, k=64, refresh_every=40),
+        ONCE_64,
         weighted=True,
         preconditioner="adam",
     ),
     "pools_64_random": Method(
-        "TracIn quality, 512 new every 10 steps, 64 of them, weighted, Adam",
+        "TracIn quality, 64 of 512, new every 10 steps, weighted, Adam",
         "positive",
-        ValidationSettings(strategy="quality", pool_size=512, k=64),
+        POOLS_64_DRAWN,
         weighted=True,
         preconditioner="adam",
     ),
     "pools_64_adam": Method(
-        "TracIn quality, 512 new every 10 steps, the 64 least likely, weighted, Adam",
+        "TracIn quality, the 64 least likely of 512, new every 10 steps, weighted, Adam",
         "positive",
-        ValidationSettings(strategy="quality", pool_size=512, k=64, ties="least_likely"),
+        POOLS_64,
         weighted=True,
         preconditioner="adam",
     ),

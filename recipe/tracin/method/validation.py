@@ -84,9 +84,9 @@ class ValidationSettings(Settings):
     descending: bool = True
     """top: true for the highest values, false for the lowest."""
 
-    ties: Ties = "random"
-    """quality, which of equal rewards come first. random: drawn. least_likely: those of whose tokens the policy was the
-    least sure, as the others have hardly a gradient; better if k is smaller than the number of good rollouts."""
+    ties: Ties = "least_likely"
+    """quality, which of equal rewards come first. least_likely: those of whose tokens the policy was the least sure, as
+    the others have hardly a gradient. random: drawn."""
 
     min_reward: float | None = 0.0
     """quality takes only rollouts whose reward exceeds this; if there is none, the step keeps every sample. null: any
@@ -94,6 +94,11 @@ class ValidationSettings(Settings):
 
     seed: int = Field(default=0, ge=0)
     """Random seed of the draws of prompts and between equal rewards."""
+
+    @property
+    def orders_by_surprise(self) -> bool:
+        """Whether `ValidationSet.choose` needs the rollouts' surprises."""
+        return self.strategy == "quality" and self.ties == "least_likely"
 
     @model_validator(mode="after")
     def _agree(self) -> "ValidationSettings":
@@ -104,8 +109,6 @@ class ValidationSettings(Settings):
                 f"k={self.k} rollouts cannot be chosen from pool_size x rollouts_per_prompt = "
                 f"{self.pool_size * self.rollouts_per_prompt}: raise pool_size or lower k"
             )
-        if self.ties != "random" and self.strategy != "quality":
-            raise ValueError(f"ties={self.ties} needs strategy=quality, got {self.strategy}, which has no ties to order")
         if self.strategy == "top" and self.field is None:
             raise ValueError("strategy=top needs field, the number in extra_info that prompts are sorted by")
         return self
@@ -210,14 +213,14 @@ class ValidationSet:
             rewards: (N,) by rollout; one that is not finite (a failed reward) is never chosen.
             prompts: (N,) position of each rollout's prompt.
             surprises: (N,) mean of 1 - p over each rollout's tokens, p of the policy that sampled them; only needed by
-                `ties=least_likely`.
+                `ValidationSettings.orders_by_surprise`.
 
         Returns:
             The choice, also kept as `choice` until the next one.
 
         Raises:
-            ValueError: under `in_batch`, if the lengths differ, if a prompt is not in the data set, or without the
-                surprises that `ties=least_likely` needs.
+            ValueError: under `in_batch`, if the lengths differ, if a prompt is not in the data set, or without
+                surprises that are needed.
         """
         refresh = self._refresh(step)
         if self.settings.strategy == "in_batch":
@@ -235,7 +238,7 @@ class ValidationSet:
             # By prompt, not by position: rollouts return in any order.
             rng = np.random.default_rng([self.settings.seed, _TIES, refresh])
             ties = rng.permutation(self.num_prompts)[group]
-            if self.settings.ties == "least_likely":
+            if self.settings.orders_by_surprise:
                 ties = -self._surprises(surprises, len(rewards))[finite]
             if self.settings.strategy == "quality":
                 chosen, advantages = best_rollouts(known, group, ties, self.settings.k, self.settings.min_reward)

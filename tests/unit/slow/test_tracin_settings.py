@@ -58,7 +58,7 @@ def test_every_setting_is_read():
         },
         "validation": {
             "strategy": "top", "pool_size": 50, "k": 8, "refresh_every": 2, "rollouts_per_prompt": 4, "cached": True,
-            "field": "toxicity", "descending": False, "min_reward": None, "seed": 6,
+            "field": "toxicity", "descending": False, "ties": "random", "min_reward": None, "seed": 6,
         },
     }  # fmt: skip
     settings = read_settings(OmegaConf.create({"tracin": overrides}))

@@ -1,5 +1,6 @@
 """Validation rollouts of TracIn: some are kept between two refreshes, and nothing else stays."""
 
+import math
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ from tensordict import TensorDict
 
 from recipe.tracin.method.validation import ValidationSet, ValidationSettings
 from recipe.tracin.validation_rollouts import FIELDS, PARTITION, ValidationRollouts
-from verl_ext.influence.batches import VALIDATION_ADVANTAGE
+from verl_ext.influence.batches import ROLLOUT_LOG_PROBS, VALIDATION_ADVANTAGE
 from verl_ext.serving import data_plane
 from verl_ext.serving.agent_loop import PromptReport, RolloutReport
 
 REWARDS = [1.0, 0.0, 0.0, 1.0]
+PROBABILITIES = [0.9, 0.1, 0.2, 0.5]  # of the only token that the policy wrote
 
 
 class Loops:
@@ -27,6 +29,9 @@ class Loops:
         for uid, place in zip(batch["uid"], batch["place"], strict=True):
             keys = [f"{uid}_0_{number}" for number in range(self.num_outputs)]
             rows = {name: [torch.full((2,), int(place)) for _ in keys] for name in FIELDS}
+            log_prob = math.log(PROBABILITIES[int(place)])
+            rows[ROLLOUT_LOG_PROBS] = [torch.tensor([log_prob, -5.0]) for _ in keys]
+            rows["response_mask"] = [torch.tensor([1, 0]) for _ in keys]
             data_plane.write([uid], data_plane.VALIDATION, None, [{"is_prompt": True}])
             data_plane.write(keys, data_plane.VALIDATION, data_plane.as_columns(rows), [{} for _ in keys])
             report = RolloutReport(keys[-1], REWARDS[int(place)], {}, 2 * self.num_outputs, 0)
@@ -34,12 +39,28 @@ class Loops:
         return reports
 
 
+def make_dataset() -> list[dict[str, Any]]:
+    return [{"place": place, "raw_prompt": [{"role": "user", "content": "?"}]} for place in range(len(REWARDS))]
+
+
+@pytest.mark.parametrize(("min_reward", "chosen"), [(0.0, [3]), (None, [3, 0, 1])])
+def test_of_equal_rewards_the_rollout_whose_tokens_were_less_likely_is_kept(
+    monkeypatch: pytest.MonkeyPatch, min_reward: float | None, chosen: list[int]
+):
+    store = StoredRows(monkeypatch)
+    settings = ValidationSettings(k=len(chosen), pool_size=4, min_reward=min_reward)
+    rollouts: Any = ValidationRollouts(ValidationSet(settings, len(REWARDS)), make_dataset())
+    rollouts.refresh(1, Loops(2), num_ranks=1)
+    kept = [int(store.partitions[PARTITION][key][1]["prompts"][0]) for key in rollouts.batch(1.0).keys]
+    assert kept == [place for place in chosen for _ in range(2)]
+
+
 @pytest.mark.parametrize("num_outputs", [1, 3])
 def test_all_outputs_of_the_chosen_are_kept_with_their_advantage_and_the_rest_is_freed(
     monkeypatch: pytest.MonkeyPatch, num_outputs: int
 ):
     store = StoredRows(monkeypatch)
-    dataset = [{"place": place, "raw_prompt": [{"role": "user", "content": "?"}]} for place in range(len(REWARDS))]
+    dataset = make_dataset()
     settings = ValidationSettings(strategy="quality", k=2, pool_size=4, refresh_every=1)
     rollouts: Any = ValidationRollouts(ValidationSet(settings, len(dataset)), dataset)
     for step in (1, 2):
