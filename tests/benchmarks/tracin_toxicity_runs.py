@@ -167,9 +167,7 @@ def plan(rates: Mapping[str, float], seeds: int, steps: int, output: Path) -> li
     return [Run(arm, seed, steps, output, rate) for seed in range(seeds) for arm, rate in rates.items()]
 
 
-def tuned_rates(
-    arms: Sequence[str], steps: int, output: Path, train: Callable[[Run], int] = train
-) -> dict[str, float]:
+def tuned_rates(arms: Sequence[str], steps: int, output: Path, train: Callable[[Run], int] = train) -> dict[str, float]:
     """By arm, the rate at which the arm without TracIn ends least toxic on a separate seed.
 
     Raises:

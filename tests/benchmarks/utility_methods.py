@@ -89,6 +89,14 @@ METHODS = {
         weighted=True,
         preconditioner="adam",
     ),
+    "clean_pools_64": Method(
+        "TracIn quality, the 64 least likely of 512, new every 10 steps, weighted, Adam, clean rewards",
+        "positive",
+        POOLS_64,
+        lies=False,
+        weighted=True,
+        preconditioner="adam",
+    ),
     "quality_64_adam_prompts": Method(
         "TracIn quality, k=64, weighted, Adam, whole prompts",
         "positive",

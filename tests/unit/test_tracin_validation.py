@@ -235,7 +235,7 @@ def test_of_equal_rewards_the_least_likely_come_first(rollouts: list[tuple[float
 
 def test_surprises_are_asked_for_where_they_are_needed():
     validation = make(3, ties="least_likely")
-    with pytest.raises(ValueError, match="needs a surprise for each of 2 rollouts, got 0"):
+    with pytest.raises(ValueError, match="expected a surprise for each of 2 rollouts, got 0"):
         validation.choose(1, [1.0, 1.0], [0, 1])
     failed = validation.choose(1, [np.nan, 1.0, 1.0], [0, 1, 2], [0.9, 0.1, 0.2])
     assert failed.indices.tolist() == [2, 1]

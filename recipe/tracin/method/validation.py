@@ -255,7 +255,7 @@ class ValidationSet:
         """(N,) float64."""
         known = np.asarray([] if surprises is None else surprises, dtype=np.float64)
         if known.shape != (num_rollouts,):
-            raise ValueError(f"ties=least_likely needs a surprise for each of {num_rollouts} rollouts, got {known.size}")
+            raise ValueError(f"expected a surprise for each of {num_rollouts} rollouts, got {known.size}")
         return known
 
     def _refresh(self, step: int) -> int:
