@@ -2,7 +2,8 @@
 
     python tests/benchmarks/tracin_trust.py                          # about seven hours on one core; resumable
     python tests/benchmarks/tracin_trust.py --corruptions flips --trusted 128 --seeds 1 --methods grpo tracin
-    python tests/benchmarks/tracin_trust.py --report                 # table and picture of results.json; trains nothing
+    python tests/benchmarks/tracin_trust.py --report                 # table and picture of results.json, which has the
+                                                                     # rows of all calls; trains nothing
 
 Task, base model, optimizer and measure of `tracin_utility.py`; 30 % of the training rewards are wrong, in three ways
 (`trust_methods.py`): independent flips, one source of prompts reversed, one source with the rewards of another task.
@@ -268,6 +269,11 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _case(row: dict[str, Any]) -> tuple[str, int, str]:
+    """What a row is of."""
+    return row["corruption"], row["trusted"], row["method"]
+
+
 def _cell(row: dict[str, Any]) -> str:
     """Mean, interval over seeds, and rate."""
     return f"{bootstrap_mean(row['final_by_seed']).render()} at {row['learning_rate']:g}"
@@ -320,16 +326,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not all(1 <= count <= NUM_VALIDATION for count in args.trusted):
         parser.error(f"--trusted must be from 1 to {NUM_VALIDATION}")
     torch.set_num_threads(1)
-    runs, rows, text, given = Runs(args.output / "runs.jsonl"), [], "", dict(args.rates)
+    runs, text, given = Runs(args.output / "runs.jsonl"), "", dict(args.rates)
+    # Those of earlier calls stay, but for what is measured again.
+    rows = {_case(row): row for row in (json.loads(stored.read_text()) if stored.exists() else [])}
     for corruption in args.corruptions:
         for trusted in args.trusted:
             for method in args.methods:
                 job = Job(method, corruption, trusted, 0.0, 0)
                 job = replace(job, learning_rate=given.get(method) or runs.best_rate(job))
                 results = [runs.result(replace(job, seed=seed)) for seed in range(args.seeds)]
-                rows.append(asdict(job) | described(results))
-            stored.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-            text = write_report(args.output, rows)
+                row = asdict(job) | described(results)
+                rows[_case(row)] = row
+            stored.write_text(json.dumps(list(rows.values()), indent=1) + "\n", encoding="utf-8")
+            text = write_report(args.output, list(rows.values()))
     print(text)
 
 

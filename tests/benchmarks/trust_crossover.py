@@ -85,21 +85,21 @@ def gains(rows: Sequence[Mapping[str, Any]]) -> list[Gain]:
     """Of every method, GRPO's own 0 included, in the order of the rows.
 
     Args:
-        rows: Of results.json: corruption, trusted, method, and final_by_seed (shares from 0 to 1).
+        rows: Of results.json: corruption, trusted, method, and final_by_seed (shares from 0 to 1, of seeds 0, 1, …).
 
     Raises:
-        ValueError: GRPO's row is missing, or has another number of seeds.
+        ValueError: GRPO's row is missing, or has fewer seeds.
     """
     bases = {(row["corruption"], row["trusted"]): row["final_by_seed"] for row in rows if row["method"] == GRPO}
     found = []
     for row in rows:
         case, own = (row["corruption"], row["trusted"]), row["final_by_seed"]
-        if len(bases.get(case, ())) != len(own):
+        if len(bases.get(case, ())) < len(own):
             raise ValueError(
-                f"expected a row of {GRPO} with {len(own)} seeds for {case[0]} and {case[1]} trusted prompts, found "
-                f"{len(bases.get(case, ()))}: gains are counted from it, so run it with the same seeds"
+                f"expected a row of {GRPO} with at least {len(own)} seeds for {case[0]} and {case[1]} trusted prompts, "
+                f"found {len(bases.get(case, ()))}: gains are counted from it, so run it with the same seeds"
             )
-        points = bootstrap_mean(100 * (np.array(own) - np.array(bases[case])))
+        points = bootstrap_mean(100 * (np.array(own) - np.array(bases[case][: len(own)])))
         found.append(Gain(*case, row["method"], points))
     return found
 

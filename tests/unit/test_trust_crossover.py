@@ -109,7 +109,7 @@ def test_the_text_has_standing_and_numbers():
 
 def test_gains_are_counted_from_grpo_on_the_same_seeds():
     with pytest.raises(
-        ValueError, match="expected a row of grpo with 3 seeds for flips and 8 trusted prompts, found 0"
+        ValueError, match="expected a row of grpo with at least 3 seeds for flips and 8 trusted prompts, found 0"
     ):
         gains([row for row in ROWS if row["method"] != "grpo"])
     with pytest.raises(ValueError, match="found 2"):
@@ -164,3 +164,6 @@ def test_every_corruption_and_method_can_be_drawn():
     assert len(set(COLORS.values())) == len(COLORS) == 11
     made = {(corruption, 8): {"tracin": (8, 9, 10)} for corruption in CORRUPTIONS}
     assert len(draw(gains(make_rows(made))).axes) == len(CORRUPTIONS)
+    more = [row | {"final_by_seed": (*SEEDS, 0.9)} if row["method"] == "grpo" else row for row in ROWS]
+    own = [gain for gain in gains(more) if gain.method != "grpo"]
+    assert own == [gain for gain in gains(ROWS) if gain.method != "grpo"]

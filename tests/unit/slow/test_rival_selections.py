@@ -318,6 +318,25 @@ def test_the_trust_benchmark_reports_stored_results_again(tmp_path, capsys):
     assert tracin_trust.write_report(tmp_path, rows[:1]) == tracin_trust.table(rows[:1]) + "\n"
 
 
+def test_the_trust_benchmark_keeps_the_rows_of_earlier_calls(small, tmp_path, monkeypatch):
+    accuracies = {"grpo": 0.3, "tracin": 0.4}
+
+    def make_run(job):
+        history = [{"accuracy": accuracies[job.method], "total_rollouts": 9}]
+        return SimpleNamespace(train=lambda: {"job": asdict(job), "history": history})
+
+    monkeypatch.setattr(tracin_trust, "Run", make_run)
+    shared = ["--output", str(tmp_path), "--corruptions", "source", "--trusted", "32", "--rates", "grpo=.001"]
+    tracin_trust.main([*shared, "--methods", "grpo", "--seeds", "3"])
+    accuracies["grpo"] = 0.2  # of the fourth seed
+    for seeds in ("2", "3"):
+        tracin_trust.main([*shared, "tracin=.002", "--methods", "tracin", "--seeds", seeds])
+    tracin_trust.main([*shared, "--methods", "grpo", "--seeds", "4"])
+    rows = {row["method"]: row for row in json.loads((tmp_path / "results.json").read_text())}
+    assert (rows["grpo"]["final_by_seed"], rows["tracin"]["final_by_seed"]) == ([0.3, 0.3, 0.3, 0.2], [0.4] * 3)
+    assert "tracin | ahead: +10.0" in (tmp_path / "table.md").read_text()
+
+
 @pytest.mark.parametrize("name", ["iif", "top_half", "top_half_cosine", "tokens", "quality_64_lora"])
 def test_the_new_methods_of_the_utility_benchmark_run(small, name, monkeypatch):
     sample = InfluencePolicy.sample
@@ -332,7 +351,7 @@ def test_the_new_methods_of_the_utility_benchmark_run(small, name, monkeypatch):
     monkeypatch.setattr(InfluencePolicy, "sample", sample_with_rewards)
     result = tracin_utility.run(tracin_utility.Job(name, 1e-3, 0, steps=2))
     assert 0 < result["samples"]["positive_share_unflipped"] < 1
-    validation_rollouts = 2 * 512 if name == "iif" else 128
+    validation_rollouts = {"iif": 2 * 512, "quality_64_lora": 128}.get(name, 512)
     assert result["history"][-1]["total_rollouts"] == 2 * 16 * 4 + validation_rollouts
     if name.startswith("top_half"):
         assert result["samples"]["selection_ratio"] == pytest.approx(0.5, abs=0.02)
