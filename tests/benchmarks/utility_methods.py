@@ -1,5 +1,7 @@
 """What `tracin_utility.py` compares."""
 
+from typing import Any
+
 from influence_methods import Method
 
 from recipe.tracin.method.validation import ValidationSettings
@@ -21,6 +23,12 @@ RANDOM_FRESH = ValidationSettings(strategy="random", k=16, rollouts_per_prompt=4
 # IIF's, in proportion: a new rollout of each of 1,024 prompts for 256 that are trained on.
 ALL_FRESH = ValidationSettings(strategy="fixed", cached=False)
 
+
+def _as_shipped(name: str, validation: ValidationSettings, *, rule: str = "positive", **options: Any) -> Method:
+    """With importance weights and in AdamW's direction."""
+    return Method(name, rule, validation, weighted=True, preconditioner="adam", **options)
+
+
 METHODS = {
     "clean": Method("GRPO, clean rewards", lies=False),
     "grpo": Method("GRPO"),
@@ -31,102 +39,40 @@ METHODS = {
     "in_batch": Method("TracIn in_batch", "positive", ValidationSettings(strategy="in_batch")),
     "quality_64": Method("TracIn quality, k=64", "positive", QUALITY_64),
     "quality_64_weighted": Method("TracIn quality, k=64, weighted", "positive", QUALITY_64, weighted=True),
-    "quality_64_adam": Method(
-        "TracIn quality, k=64, weighted, Adam", "positive", QUALITY_64, weighted=True, preconditioner="adam"
-    ),
+    "quality_64_adam": _as_shipped("TracIn quality, k=64, weighted, Adam", QUALITY_64),
     "quality_64_lora": Method(
         "TracIn quality, k=64, weighted, LoRA's structure", "positive", QUALITY_64, weighted=True, preconditioner="lora"
     ),
-    "quality_once_adam": Method(
-        "TracIn quality, one pool of 512, weighted, Adam",
-        "positive",
-        QUALITY_ONCE,
-        weighted=True,
-        preconditioner="adam",
-    ),
-    "once_64_random": Method(
-        "TracIn quality, 64 of one pool of 512, weighted, Adam",
-        "positive",
-        ONCE_64_DRAWN,
-        weighted=True,
-        preconditioner="adam",
-    ),
-    "once_64_adam": Method(
-        "TracIn quality, the 64 least likely of one pool of 512, weighted, Adam",
-        "positive",
-        ONCE_64,
-        weighted=True,
-        preconditioner="adam",
-    ),
-    "pools_64_random": Method(
-        "TracIn quality, 64 of 512, new every 10 steps, weighted, Adam",
-        "positive",
-        POOLS_64_DRAWN,
-        weighted=True,
-        preconditioner="adam",
-    ),
-    "pools_64_adam": Method(
-        "TracIn quality, the 64 least likely of 512, new every 10 steps, weighted, Adam",
-        "positive",
-        POOLS_64,
-        weighted=True,
-        preconditioner="adam",
+    "quality_once_adam": _as_shipped("TracIn quality, one pool of 512, weighted, Adam", QUALITY_ONCE),
+    "once_64_random": _as_shipped("TracIn quality, 64 of one pool of 512, weighted, Adam", ONCE_64_DRAWN),
+    "once_64_adam": _as_shipped("TracIn quality, the 64 least likely of one pool of 512, weighted, Adam", ONCE_64),
+    "pools_64_random": _as_shipped("TracIn quality, 64 of 512, new every 10 steps, weighted, Adam", POOLS_64_DRAWN),
+    "pools_64_adam": _as_shipped(
+        "TracIn quality, the 64 least likely of 512, new every 10 steps, weighted, Adam", POOLS_64
     ),
     # What a selection costs where no reward is wrong.
-    "clean_adam": Method(
-        "TracIn quality, k=64, weighted, Adam, clean rewards",
-        "positive",
-        QUALITY_64,
-        lies=False,
-        weighted=True,
-        preconditioner="adam",
+    "clean_adam": _as_shipped("TracIn quality, k=64, weighted, Adam, clean rewards", QUALITY_64, lies=False),
+    "clean_once_adam": _as_shipped(
+        "TracIn quality, one pool of 512, weighted, Adam, clean rewards", QUALITY_ONCE, lies=False
     ),
-    "clean_once_adam": Method(
-        "TracIn quality, one pool of 512, weighted, Adam, clean rewards",
-        "positive",
-        QUALITY_ONCE,
-        lies=False,
-        weighted=True,
-        preconditioner="adam",
-    ),
-    "clean_pools_64": Method(
+    "clean_pools_64": _as_shipped(
         "TracIn quality, the 64 least likely of 512, new every 10 steps, weighted, Adam, clean rewards",
-        "positive",
         POOLS_64,
         lies=False,
-        weighted=True,
-        preconditioner="adam",
     ),
-    "quality_64_adam_prompts": Method(
-        "TracIn quality, k=64, weighted, Adam, whole prompts",
-        "positive",
-        QUALITY_64,
-        weighted=True,
-        preconditioner="adam",
-        unit="prompt",
+    "quality_64_adam_prompts": _as_shipped(
+        "TracIn quality, k=64, weighted, Adam, whole prompts", QUALITY_64, unit="prompt"
     ),
     "in_batch_adam": Method(
         "TracIn in_batch, Adam", "positive", ValidationSettings(strategy="in_batch"), preconditioner="adam"
     ),
     "iif": Method("IIF: sequence loss of 512 new rollouts", "positive", ALL_FRESH, sequence=True),
     # The cosine has the sign of the inner product: it differs only where scores are compared with each other.
-    "top_half": Method(
-        "TracIn quality, one pool of 512, weighted, Adam, best half",
-        "top_fraction",
-        QUALITY_ONCE,
-        weighted=True,
-        preconditioner="adam",
+    "top_half": _as_shipped(
+        "TracIn quality, one pool of 512, weighted, Adam, best half", QUALITY_ONCE, rule="top_fraction"
     ),
-    "top_half_cosine": Method(
-        "the same by cosine", "top_fraction", QUALITY_ONCE, weighted=True, preconditioner="adam", cosine=True
-    ),
-    "tokens": Method(
-        "TracIn quality, one pool of 512, weighted, Adam, tokens",
-        "tokens",
-        QUALITY_ONCE,
-        weighted=True,
-        preconditioner="adam",
-    ),
+    "top_half_cosine": _as_shipped("the same by cosine", QUALITY_ONCE, rule="top_fraction", cosine=True),
+    "tokens": _as_shipped("TracIn quality, one pool of 512, weighted, Adam, tokens", QUALITY_ONCE, rule="tokens"),
     "contrast_weighted": Method("TracIn contrast, weighted", "positive", CONTRAST, weighted=True),
     "contrast_fresh": Method("TracIn contrast, pool 32, refresh 1", "positive", CONTRAST_FRESH),
     "random_fresh": Method("TracIn random, 16 x 4, not cached", "positive", RANDOM_FRESH),

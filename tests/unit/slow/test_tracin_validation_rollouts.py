@@ -29,8 +29,10 @@ class Loops:
         for uid, place in zip(batch["uid"], batch["place"], strict=True):
             keys = [f"{uid}_0_{number}" for number in range(self.num_outputs)]
             rows = {name: [torch.full((2,), int(place)) for _ in keys] for name in FIELDS}
-            log_prob = math.log(PROBABILITIES[int(place)])
-            rows[ROLLOUT_LOG_PROBS] = [torch.tensor([log_prob, -5.0]) for _ in keys]
+            probability = PROBABILITIES[int(place)]
+            # A tool wrote the other token: if it counted, the order would be another.
+            log_probs = [math.log(probability), -20.0 if probability > 0.5 else 0.0]
+            rows[ROLLOUT_LOG_PROBS] = [torch.tensor(log_probs) for _ in keys]
             rows["response_mask"] = [torch.tensor([1, 0]) for _ in keys]
             data_plane.write([uid], data_plane.VALIDATION, None, [{"is_prompt": True}])
             data_plane.write(keys, data_plane.VALIDATION, data_plane.as_columns(rows), [{} for _ in keys])
