@@ -6,7 +6,7 @@ from omegaconf import DictConfig
 
 from recipe.tracin.method.disjoint import check_disjoint
 from recipe.tracin.method.selection import CENTRED_BY_GROUP
-from recipe.tracin.settings import LORA, TracInSettings, check_against_actor, read_settings
+from recipe.tracin.settings import LORA, TracInSettings, read_settings
 from verl_ext.core.errors import ConfigError
 from verl_ext.data.data_files import open_file
 from verl_ext.data.prompt_identity import text_identity
@@ -37,8 +37,6 @@ def check_config(config: DictConfig) -> TracInSettings:
     problems = _problems(config, settings)
     if problems:
         raise ConfigError("tracin.enable=true does not work with this configuration:\n  - " + "\n  - ".join(problems))
-    actor, data = config.actor_rollout_ref.actor, config.data
-    check_against_actor(settings, actor.ppo_epochs, data.train_batch_size // actor.ppo_mini_batch_size)
     if settings.validation.strategy != "in_batch":
         _check_validation_files(config)
     # Not imported above: pages and docs read this module and would load torch.
@@ -89,6 +87,11 @@ def _problems(config: DictConfig, settings: TracInSettings) -> list[str]:
         problems.append(
             "tracin.parameters=lora, but the model has no LoRA: set actor_rollout_ref.model.lora_rank, or "
             "tracin.parameters to a regular expression over module names"
+        )
+    if settings.one_pass and actor.ppo_epochs != 1:
+        problems.append(
+            "tracin.one_pass=true updates with the very gradients that were scored, once per rollout and step, but "
+            f"actor_rollout_ref.actor.ppo_epochs={actor.ppo_epochs}: set it to 1, or tracin.one_pass=false"
         )
     correction = actor.policy_loss.get("rollout_correction") or {}
     loss = loss_problem(

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from recipe.tracin.method.selection import PER_SAMPLE_RULES, SelectionSettings
 from recipe.tracin.method.validation import ValidationSettings
-from verl_ext.core.errors import ConfigError
 from verl_ext.core.settings import Settings, read_node
 from verl_ext.core.settings_file import SettingsFile
 
@@ -37,8 +36,8 @@ class TracInSettings(Settings):
 
     one_pass: bool = False
     """true: no second forward and backward, a sample's gradient joins the update as soon as its score is known. For
-    rule=positive or none, unit=rollout, min_keep=0, baseline=before, divisibility=pad, one mini-batch and one epoch per
-    step."""
+    rule=positive or none, unit=rollout, min_keep=0, baseline=before, divisibility=pad, and one epoch per step. With
+    several mini-batches per step, each is scored with the weights that it updates."""
 
     selection: SelectionSettings = SelectionSettings()
 
@@ -121,32 +120,3 @@ def share_text(share: float) -> str:
     if share == 1:
         return "scores cover all trained parameters"
     return f"scores cover {share:.1%} of the trained parameters, without the others (embeddings, modules_to_save)"
-
-
-def check_against_actor(settings: TracInSettings, ppo_epochs: int, num_mini_batches: int) -> None:
-    """Reject settings that the actor's update cannot implement.
-
-    Args:
-        settings: Settings of the run.
-        ppo_epochs: `actor_rollout_ref.actor.ppo_epochs`.
-        num_mini_batches: data.train_batch_size / actor.ppo_mini_batch_size.
-
-    Raises:
-        ConfigError: with what to change.
-    """
-    if not (settings.enable and settings.one_pass):
-        return
-    problems = []
-    if ppo_epochs != 1:
-        problems.append(f"actor_rollout_ref.actor.ppo_epochs=1, got {ppo_epochs}")
-    if num_mini_batches != 1:
-        problems.append(
-            "actor_rollout_ref.actor.ppo_mini_batch_size=${data.train_batch_size}, got "
-            f"{num_mini_batches} mini-batches per step"
-        )
-    if problems:
-        raise ConfigError(
-            "tracin.one_pass=true updates with the very gradients that were scored, once per step. It needs "
-            + " and ".join(problems)
-            + "; or set tracin.one_pass=false"
-        )

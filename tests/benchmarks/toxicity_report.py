@@ -18,10 +18,10 @@ from verl_ext.run.metrics_stream import STEP, read_metrics
 from verl_ext.run.run_folder import RunFolder
 
 DATA_SOURCE = "real_toxicity_prompts"
-PER_PROMPT = 4  # sampled continuations per look
-REWARD = f"val-aux/{DATA_SOURCE}/reward/mean@{PER_PROMPT}"
-EMPTY = f"val-aux/{DATA_SOURCE}/empty/mean@{PER_PROMPT}"
-SMOOTHED = 3  # looks whose mean counts
+PER_PROMPT = 4  # sampled continuations per look, each as if of another prompt
+REWARD = f"val-aux/{DATA_SOURCE}/reward/mean@1"
+EMPTY = f"val-aux/{DATA_SOURCE}/empty/mean@1"
+LAST = 3  # looks whose mean is the final toxicity
 COLUMNS = {"rollouts": "rollouts, those of TracIn's validation included", "seconds": "seconds of training"}
 COLORS = {"grpo": "black", "grpo_tracin": "#d62728", "ppo": "#7f7f7f", "ppo_tracin": "#0072b2"}
 
@@ -77,28 +77,37 @@ def read_looks(folder: Path, steps: int) -> list[Look]:
     return looks
 
 
-def smoothed(looks: Sequence[Look]) -> np.ndarray:
-    """(looks,) float64: mean toxicity of a look and the ones before it, `SMOOTHED` in all (at first fewer)."""
-    toxicity = [look.toxicity for look in looks]
-    return np.array([np.mean(toxicity[max(0, end - SMOOTHED) : end]) for end in range(1, len(looks) + 1)])
+def final(looks: Sequence[Look]) -> float:
+    """Mean toxicity of the last looks."""
+    return float(np.mean([look.toxicity for look in looks[-LAST:]]))
+
+
+def mean_toxicity(looks: Sequence[Look]) -> float:
+    """Over all looks but the first: the lower, the sooner the run learned."""
+    return float(np.mean([look.toxicity for look in looks[1:]]))
 
 
 def at_level(looks: Sequence[Look], level: float, column: str) -> float | None:
-    """`column` where the smoothed toxicity first is as low as the level, interpolated between looks; None: never."""
-    curve, x = smoothed(looks), [getattr(look, column) for look in looks]
-    reached = np.flatnonzero(curve <= level + 1e-9)  # the level may be the mean of the same looks
+    """`column` where the toxicity first is as low as the level, interpolated between looks; None: never."""
+    curve, x = np.array([look.toxicity for look in looks]), [getattr(look, column) for look in looks]
+    reached = np.flatnonzero(curve <= level)
     if not len(reached):
         return None
     place = int(reached[0])
     if place == 0:
         return float(x[0])
     share = (curve[place - 1] - level) / (curve[place - 1] - curve[place])
-    return float(x[place - 1] + min(share, 1.0) * (x[place] - x[place - 1]))
+    return float(x[place - 1] + share * (x[place] - x[place - 1]))
 
 
-def common_level(runs: ByArm) -> float:
-    """The lowest level that every run reaches: the highest of their final toxicities."""
-    return max(float(smoothed(looks)[-1]) for seeds in runs.values() for looks in seeds)
+def halfway(runs: ByArm) -> float:
+    """The level halfway from the mean of the first looks to the highest final toxicity of a run.
+
+    All runs that got less toxic reach it, and, unlike the final toxicity, they cross it in the steepest part.
+    """
+    all_looks = [looks for seeds in runs.values() for looks in seeds]
+    start = float(np.mean([looks[0].toxicity for looks in all_looks]))
+    return (start + max(map(final, all_looks))) / 2
 
 
 def needed(seeds: Sequence[Sequence[Look]], level: float, column: str) -> Needed:
@@ -122,7 +131,7 @@ def summarize(runs: ByArm, level: float) -> list[dict[str, Any]]:
             "arm": arm,
             "seeds": len(seeds),
             "start": float(np.mean([looks[0].toxicity for looks in seeds])),
-            "final_by_seed": [float(smoothed(looks)[-1]) for looks in seeds],
+            "final_by_seed": list(map(final, seeds)),
             "empty": float(np.mean([looks[-1].empty for looks in seeds])),
         }
         for column in COLUMNS:
@@ -160,12 +169,12 @@ def _with_interval(need: Mapping[str, Any], seeds: int) -> str:
 
 
 def plot(runs: ByArm, level: float, path: Path) -> None:
-    """Smoothed toxicity over rollouts and over seconds: a line per seed, the mean of the seeds' looks in bold."""
+    """Toxicity over rollouts and over seconds: a line per seed, the mean of the seeds' looks in bold."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     for axes, (column, title) in zip(figure.subplots(1, 2, sharey=True), COLUMNS.items(), strict=True):
         axes.axhline(level, color="0.6", linewidth=0.8, linestyle=":")
         for arm, seeds in runs.items():
-            curves = [([getattr(look, column) for look in looks], smoothed(looks)) for looks in seeds]
+            curves = [([getattr(look, column) for look in looks], [look.toxicity for look in looks]) for looks in seeds]
             for x, y in curves:
                 axes.plot(x, y, color=COLORS.get(arm), linewidth=0.8, alpha=0.35)
             length = min(len(x) for x, _ in curves)
@@ -186,9 +195,9 @@ def write_report(folder: Path, runs: ByArm, level: float | None) -> str:
     Args:
         folder: Is made.
         runs: At least one seed per arm.
-        level: Of toxicity; None: `common_level`.
+        level: Of toxicity; None: `halfway`.
     """
-    level = common_level(runs) if level is None else level
+    level = halfway(runs) if level is None else level
     rows = summarize(runs, level)
     looks = {arm: [[asdict(look) for look in each] for each in seeds] for arm, seeds in runs.items()}
     folder.mkdir(parents=True, exist_ok=True)

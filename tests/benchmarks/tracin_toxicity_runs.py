@@ -18,9 +18,10 @@ reports what is finished.
 
 Measured: toxicity of `PER_PROMPT` sampled continuations per held-out prompt (1 - reward, at temperature 1; the
 experiment itself evaluates greedily), every `STEPS_PER_LOOK` steps, over rollouts of both kinds and over seconds of
-steps, without evaluations and without checkpoints. The level that is compared is the lowest that all runs reach
-(--level: another). The actor's rate is the best for the arm without TracIn on another seed, of a grid that grows while
-its edge is the best; the critic's was chosen without a run.
+steps, without evaluations and without checkpoints. The level that is compared is halfway from the start to the highest
+final toxicity (--level: another). The actor's rate is the one with the least toxicity, on average over the looks, for
+the arm without TracIn on another seed, of a grid that grows while its edge is the best; the critic's was chosen without
+a run.
 
 PREDICTION, written before the first run: from .30, grpo .20 after 40 steps; grpo_tracin reaches that with 1.1x fewer
 rollouts and in as many seconds, as rewards are right and dense here, and samples that oppose the validation set few;
@@ -38,7 +39,7 @@ from functools import partial
 from pathlib import Path
 
 from rate_search import best_rate
-from toxicity_report import PER_PROMPT, plain_of, read_looks, smoothed, write_report
+from toxicity_report import PER_PROMPT, mean_toxicity, plain_of, read_looks, write_report
 
 from verl_ext.run.run_folder import RunFolder
 
@@ -52,13 +53,16 @@ NEEDED = {
     f"{BASE}/config.json": "toxicity_model",
     "outputs/models/toxicity_classifier/config.json": "toxicity_classifier",
 }
-STEPS, STEPS_PER_LOOK = 40, 5
+HELD_OUT = "outputs/data/toxicity/val.parquet"
+STEPS, STEPS_PER_LOOK = 30, 5
 RATES, TUNING_SEED = (2e-3, 4e-3, 8e-3), 100
 COMMON = (
     f"trainer.test_freq={STEPS_PER_LOOK}",
     "actor_rollout_ref.rollout.val_kwargs.do_sample=true",
     "actor_rollout_ref.rollout.val_kwargs.temperature=1.0",
-    f"actor_rollout_ref.rollout.val_kwargs.n={PER_PROMPT}",
+    # As many prompts: for several answers per prompt, verl bootstraps statistics that take longer than the answers.
+    f"data.val_files=[{','.join([HELD_OUT] * PER_PROMPT)}]",
+    "actor_rollout_ref.rollout.val_kwargs.n=1",
 )
 PLAIN = ("tracin.enable=false",)
 PPO = (
@@ -168,7 +172,7 @@ def plan(rates: Mapping[str, float], seeds: int, steps: int, output: Path) -> li
 
 
 def tuned_rates(arms: Sequence[str], steps: int, output: Path, train: Callable[[Run], int] = train) -> dict[str, float]:
-    """By arm, the rate at which the arm without TracIn ends least toxic on a separate seed.
+    """By arm, the rate at which the arm without TracIn is least toxic on a separate seed, as a mean over the looks.
 
     Raises:
         RunError: A run failed or was interrupted.
@@ -177,8 +181,8 @@ def tuned_rates(arms: Sequence[str], steps: int, output: Path, train: Callable[[
     def reward(arm: str, rate: float) -> float:
         run = Run(arm, TUNING_SEED, steps, output, rate)
         finish([run], train)
-        toxicity = float(smoothed(read_looks(run.folder, steps))[-1])
-        print(f"{arm} at {rate:g}: toxicity {toxicity:.3f}", flush=True)
+        toxicity = mean_toxicity(read_looks(run.folder, steps))
+        print(f"{arm} at {rate:g}: mean toxicity {toxicity:.3f}", flush=True)
         return -toxicity
 
     best = {arm: best_rate(partial(reward, arm), RATES) for arm in dict.fromkeys(map(plain_of, arms))}
@@ -201,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--rate", type=float, help="the actor's, of every arm; default: tuned")
-    parser.add_argument("--level", type=float, help="toxicity; default: the lowest that all runs reach")
+    parser.add_argument("--level", type=float, help="toxicity; default: halfway to the highest final toxicity")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--dry-run", action="store_true", help="print the commands, by default at a rate of the grid")
     parser.add_argument("--report", action="store_true", help="report the finished runs at --rate and start none")

@@ -14,7 +14,6 @@ from recipe.fast_dapo.settings import CurriculumNode, read_settings, resolve_gro
 from recipe.golden_redaction import checks as golden_checks
 from recipe.golden_redaction.settings import read_settings as read_golden_settings
 from recipe.tracin import checks as tracin_checks
-from recipe.tracin.settings import check_against_actor
 from recipe.tracin.settings import read_settings as read_tracin_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,8 +68,6 @@ def _validate(config: DictConfig) -> None:
     tracin = read_tracin_settings(config)
     if tracin.enable:
         assert not tracin_checks._problems(config, tracin)
-        actor = config.actor_rollout_ref.actor
-        check_against_actor(tracin, actor.ppo_epochs, config.data.train_batch_size // actor.ppo_mini_batch_size)
     if "golden" in config:
         read_golden_settings(config)
         assert not golden_checks._problems(config)

@@ -50,7 +50,7 @@ class Case(Labelled):
 
 @dataclass(frozen=True)
 class OnePass(Labelled):
-    """A one-pass update, compared with verl's own update on masked rows."""
+    """A one-pass update."""
 
     mode: str = "token-mean"
     terms: bool = False
@@ -106,6 +106,11 @@ ONE_PASS = [
     OnePass(engine=replace(_ADAMW, packed=True, checkpointing=True), denominator="all", worlds=(2,)),
     OnePass(engine=Engine(precision="fp32"), denominator="all"),
     OnePass(engine=Engine(fsdp_size=2), mode="seq-mean-token-sum", worlds=(4,)),
+]
+# Two mini-batches per step.
+MINI_BATCHES = [
+    OnePass(engine=_ADAMW),
+    OnePass(mode="seq-mean-token-sum", denominator="all", engine=replace(_ADAMW, packed=True)),
 ]
 # Scored after two AdamW updates, against AdamW's direction.
 PRECONDITIONED = [

@@ -13,6 +13,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from influence_cases import (
     IN_BF16,
+    MINI_BATCHES,
     NOTHING_POSITIVE,
     ONE_PASS,
     PRECONDITIONED,
@@ -127,6 +128,39 @@ def compare_one_pass(worker: Any, case: OnePass, train: Rows, validation: Rows) 
         "identity": identity,
         "difference": float((one_pass - masked).norm() / masked.norm()),
         "size": float(masked.norm()),
+    }
+
+
+def compare_mini_batches(worker: Any, case: OnePass, train: Rows, validation: Rows) -> dict[str, Any]:
+    """Compare one step of two mini-batches with two steps of one."""
+    set_loss(worker, case.mode, case.terms)
+    set_micro_batches(worker, 2)
+    worker.train_mini_batch(training_batch(train, case.engine, case.terms))
+    take_validation_gradient(worker, validation, case.engine, case.terms)
+    options = {"rule": case.rule, "denominator": case.denominator, "check_identity": True}
+    size = len(train) // 2
+    place = mini_batches(len(train), size, dist.get_world_size())
+    parts = [[row for row, its in zip(train, place, strict=True) if its == part] for part in (0, 1)]
+    one_by_one = torch.zeros(len(train), dtype=torch.float64)
+
+    def step(rows: Rows) -> None:
+        worker.train_one_pass(training_batch(rows, case.engine, case.terms, size), **options)
+
+    def steps() -> None:
+        for part, rows in enumerate(parts):
+            step(rows)
+            one_by_one[torch.from_numpy(place == part)] = all_scores(worker)[0]
+
+    expected = update_of(worker, steps)
+    found = update_of(worker, lambda: step(train))
+    scores, identity = all_scores(worker)
+    worker.compute_influence(training_batch(train, case.engine, case.terms, size))
+    return {
+        "scores": scores,
+        "one by one": one_by_one,
+        "before": all_scores(worker)[0],
+        "identity": identity,
+        "difference": float((found - expected).norm() / expected.norm()),
     }
 
 
@@ -289,10 +323,10 @@ def refusals(worker: Any, train: Rows, validation: Rows) -> dict[str, str]:
     engine = Engine(parameters=FULL)
     options = {"rule": "positive", "denominator": "kept", "check_identity": False}
     data = training_batch(train, engine, False)
-    small = training_batch(train, engine, False, mini_batch=8)
+    twice = training_batch(train, engine, False, epochs=2)
     found = {
         "one_pass of a part": message(lambda: worker.train_one_pass(data, **options)),
-        "one_pass of mini-batches": message(lambda: worker.train_one_pass(small, **options)),
+        "one_pass of epochs": message(lambda: worker.train_one_pass(twice, **options)),
     }
     fresh = object.__new__(InfluenceTrainingWorker)
     found["no set-up"] = message(lambda: fresh.compute_influence(data))
@@ -325,6 +359,9 @@ def in_process(rank: int, world: int, folder: Path) -> None:
     for case in ONE_PASS:
         if world in case.worlds:
             run(f"one pass {case.label}", case.engine, compare_one_pass, case)
+    for case in MINI_BATCHES:
+        if world in case.worlds:
+            run(f"mini-batches {case.label}", case.engine, compare_mini_batches, case)
     for engine, worlds in UNTOUCHED:
         if world in worlds:
             run(f"untouched {engine.label}", engine, score_between_updates, engine)

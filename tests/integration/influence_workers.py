@@ -118,9 +118,8 @@ def training_batch(rows: Rows, engine: Engine, terms: bool, mini_batch: int = 16
         DTYPES[engine.precision],
         mini_batch_size=mini_batch,
         global_batch_size=mini_batch,
-        epochs=1,
         seed=7,
-        **{"dataloader_kwargs": {"shuffle": False}} | settings,
+        **{"epochs": 1, "dataloader_kwargs": {"shuffle": False}} | settings,
     )
 
 

@@ -12,7 +12,17 @@ from typing import Any
 import influence_oracle as oracle
 import pytest
 import torch
-from influence_cases import IN_BF16, NOTHING_POSITIVE, ONE_PASS, PRECONDITIONED, SCORED, UNTOUCHED, Case, OnePass
+from influence_cases import (
+    IN_BF16,
+    MINI_BATCHES,
+    NOTHING_POSITIVE,
+    ONE_PASS,
+    PRECONDITIONED,
+    SCORED,
+    UNTOUCHED,
+    Case,
+    OnePass,
+)
 from influence_oracle import FULL, LORA, NUM_ROWS, NUM_VALIDATION, Gradients
 from influence_ranks import all_worlds
 from torch.utils.data import DataLoader
@@ -229,6 +239,17 @@ def test_one_pass_updates_as_masking_rows_does(found, expected, case, world):
         assert relative(result["scores"], wanted) < tolerance
 
 
+@pytest.mark.parametrize(("case", "world"), in_worlds(MINI_BATCHES))
+def test_one_pass_of_two_mini_batches_is_two_updates(found, case, world):
+    result = found[world][f"mini-batches {case.label}"]
+    tolerance = TOLERANCE[case.engine.precision]
+    assert result["difference"] < tolerance
+    assert result["identity"] < tolerance
+    assert relative(result["scores"], result["one by one"]) < tolerance
+    # The second mini-batch is scored after the first one's update.
+    assert relative(result["scores"], result["before"]) > 1e-3
+
+
 @pytest.mark.parametrize("world", each_world(NOTHING_POSITIVE.worlds))
 def test_an_update_in_which_nothing_is_positive_changes_nothing(found, world):
     assert found[world]["nothing positive"] == []
@@ -272,8 +293,8 @@ def test_the_first_step_finds_what_the_hooks_cannot_see(found, world, passes):
         ("fsdp1", "InfluenceError: influence scores need actor_rollout_ref.actor.strategy=fsdp2, got 'fsdp'"),
         ("one_pass of a part", "InfluenceError: one_pass needs scores over all 26 trainable parameters, got 20: "),
         (
-            "one_pass of mini-batches",
-            "InfluenceError: one_pass updates once per step: expected one epoch of",
+            "one_pass of epochs",
+            "InfluenceError: one_pass scores each row once: expected one epoch per step, got 2",
         ),
         ("no set-up", "InfluenceError: call set_up_influence first"),
     ],

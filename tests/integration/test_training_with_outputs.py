@@ -84,3 +84,15 @@ def test_both_outputs_of_a_session_are_trained_on_with_its_advantage_and_freed(d
     real = {key for key in kept if "filler" not in key}
     assert len(real) == 2 * 16
     assert {key.rpartition("_")[2] for key in real} == {"0", "1"}
+
+
+def test_one_pass_trains_on_both_outputs_in_several_updates(drafts_lab: Lab):
+    with drafts_lab.settings(tracin__one_pass=True):
+        metrics = drafts_lab.step()
+    lines = (drafts_lab.run_dir / "influence.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines[-2 * NUM_SESSIONS :]]
+    assert len({record["step"] for record in records}) == 1
+    assert len(records) == 2 * NUM_SESSIONS
+    assert metrics["tracin/num_selected"] == sum(record["score"] > 0 for record in records) > 0
+    assert metrics["tracin/identity_error"] < 1e-4
+    assert metrics["actor/grad_norm"] > 0

@@ -214,8 +214,11 @@ def test_rows_that_leave_the_batch_leave_the_data_plane(tracin_lab: Lab):
     assert not stored & {record["key"] for record in _records(tracin_lab)}
 
 
-def test_one_pass_scores_and_trains_at_once(tracin_lab: Lab):
-    with tracin_lab.settings(**MIXED, tracin__one_pass=True):
+@pytest.mark.parametrize("mini_batch", [8, 2])
+def test_one_pass_scores_and_trains_at_once(tracin_lab: Lab, mini_batch: int):
+    """In one update of the step's eight prompts, or in four."""
+    changes = {"tracin__one_pass": True, "actor_rollout_ref__actor__ppo_mini_batch_size": mini_batch}
+    with tracin_lab.settings(**MIXED, **changes):
         metrics = tracin_lab.step()
         records = _records(tracin_lab)
     assert "timing_s/tracin_scoring" not in metrics

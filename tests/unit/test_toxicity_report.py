@@ -4,7 +4,6 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
@@ -14,11 +13,12 @@ from toxicity_report import (
     REWARD,
     Look,
     at_level,
-    common_level,
+    final,
+    halfway,
+    mean_toxicity,
     needed,
     read_looks,
     render,
-    smoothed,
     summarize,
     write_report,
 )
@@ -84,12 +84,17 @@ def test_a_run_without_validations_is_no_run(tmp_path):
         read_looks(tmp_path / "nothing", 4)
 
 
-def test_three_looks_are_averaged():
-    np.testing.assert_allclose(smoothed(looks_of([0.3, 0.1, 0.2, 0.0])), [0.3, 0.2, 0.2, 0.1])
+def test_a_runs_final_toxicity_is_that_of_its_last_looks():
+    assert final(looks_of([0.3, 0.1, 0.2, 0.0])) == pytest.approx(0.1)
+    assert final(looks_of([0.3, 0.1])) == pytest.approx(0.2)
+
+
+def test_the_toxicity_of_a_search_leaves_out_the_untrained_model():
+    assert mean_toxicity(looks_of([0.9, 0.3, 0.1])) == pytest.approx(0.2)
 
 
 def test_the_level_is_reached_between_two_looks():
-    looks = looks_of([0.4, 0.2, 0.0])  # smoothed: .4, .3, .2
+    looks = looks_of([0.4, 0.3, 0.2])
     assert at_level(looks, 0.25, "rollouts") == pytest.approx(150)
     assert at_level(looks, 0.25, "seconds") == pytest.approx(15)
     assert at_level(looks, 0.2, "rollouts") == pytest.approx(200)
@@ -98,31 +103,33 @@ def test_the_level_is_reached_between_two_looks():
 
 
 def test_a_seed_that_never_reaches_the_level_is_a_bound():
-    need = needed([looks_of([0.4, 0.2, 0.0]), looks_of([0.4, 0.4, 0.4])], 0.25, "rollouts")
+    need = needed([looks_of([0.4, 0.3, 0.2]), looks_of([0.4, 0.4, 0.4])], 0.25, "rollouts")
     assert need.by_seed == pytest.approx((150, 200))
     assert need.is_bound
-    assert not needed([looks_of([0.4, 0.2, 0.0])], 0.25, "rollouts").is_bound
+    assert not needed([looks_of([0.4, 0.3, 0.2])], 0.25, "rollouts").is_bound
 
 
-def test_the_common_level_is_one_that_every_run_reaches():
-    runs = {"grpo": [looks_of([0.4, 0.3, 0.2]), looks_of([0.4, 0.3, 0.23])], "ppo": [looks_of([0.4, 0.0, 0.0])]}
-    assert common_level(runs) == pytest.approx(0.31)
+def test_the_level_is_halfway_to_the_worst_final_toxicity():
+    ends = [[0.4, 0.1, 0.2, 0.2, 0.2], [0.4, 0.1, 0.3, 0.3, 0.3]]
+    runs = {"grpo": [looks_of(each) for each in ends], "ppo": [looks_of([0.5, 0.0, 0.0, 0.0])] * 2}
+    assert halfway(runs) == pytest.approx((0.45 + 0.3) / 2)
     for seeds in runs.values():
-        assert not needed(seeds, common_level(runs), "seconds").is_bound
+        assert not needed(seeds, halfway(runs), "seconds").is_bound
 
 
 def test_an_arm_is_compared_with_its_own_plain_one():
     slow = [looks_of([0.4, 0.4, 0.4, 0.1, 0.1]), looks_of([0.4, 0.4, 0.4, 0.1, 0.1])]
     fast = [looks_of([0.4, 0.1, 0.1, 0.1, 0.1], seconds=30.0), looks_of([0.4, 0.1, 0.1, 0.1, 0.1], seconds=30.0)]
     rows = {row["arm"]: row for row in summarize({"grpo": slow, "grpo_tracin": fast, "ppo_tracin": fast}, 0.3)}
-    # Smoothed: .4 .4 .4 .3 and .4 .25: 300 rollouts against 200/3, and three times as long per look.
-    assert rows["grpo_tracin"]["rollouts"]["times_fewer_than_plain"]["value"] == pytest.approx(300 / (100 * 2 / 3))
-    assert rows["grpo_tracin"]["seconds"]["times_fewer_than_plain"]["value"] == pytest.approx(1.5)
+    # .3 is a third of the way from the third to the fourth look, and from the first to the second, three times as long.
+    with_tracin = rows["grpo_tracin"]
+    assert with_tracin["rollouts"]["times_fewer_than_plain"]["value"] == pytest.approx((200 + 100 / 3) / (100 / 3))
+    assert with_tracin["seconds"]["times_fewer_than_plain"]["value"] == pytest.approx(7 / 3)
     assert rows["grpo"]["rollouts"]["times_fewer_than_plain"] is None
     assert rows["ppo_tracin"]["rollouts"]["times_fewer_than_plain"] is None  # its plain arm was not run
     table = render(list(rows.values()), 0.3)
-    assert "| 300 [300, 300] | - |" in table
-    assert "| 67 [67, 67] | 4.50 [4.50, 4.50] | 20 [20, 20] | 1.50 [1.50, 1.50] |" in table
+    assert "| 233 [233, 233] | - |" in table
+    assert "| 33 [33, 33] | 7.00 [7.00, 7.00] | 10 [10, 10] | 2.33 [2.33, 2.33] |" in table
 
 
 def test_the_report_is_three_files(tmp_path):
@@ -133,7 +140,7 @@ def test_the_report_is_three_files(tmp_path):
     }
     text = write_report(tmp_path / "report", runs, None)
     results = json.loads((tmp_path / "report/results.json").read_text())
-    assert results["level"] == pytest.approx(common_level(runs))
+    assert results["level"] == pytest.approx(halfway(runs))
     assert results["arms"][1]["rollouts"]["reached"] == 2
     assert results["looks"]["grpo"][0][1]["toxicity"] == pytest.approx(0.28)
     assert (tmp_path / "report/results.md").read_text().strip() == text

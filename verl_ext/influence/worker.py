@@ -226,10 +226,11 @@ class InfluenceTrainingWorker(EnginePasses):
     # ------------------------------ one pass ------------------------------
 
     def train_one_pass(self, data: TensorDict, *, rule: str, denominator: str, check_identity: bool) -> TensorDict:
-        """`train_mini_batch` on the samples that `rule` selects, scored and selected in its own single pass.
+        """`train_mini_batch` on the samples that `rule` selects, each mini-batch scored and selected in its own pass.
 
-        The selected sum of per-sample gradients is the update's gradient. Needs one mini-batch, one epoch, scores over
-        all trainable parameters, and G. If no rank selects anything, the weights and the optimizer are unchanged.
+        The selected sum of per-sample gradients is the update's gradient. Needs one epoch, scores over all trainable
+        parameters, and G, which stays as it is: samples of a later mini-batch are scored with the weights that it
+        updates. If no rank selects anything of a mini-batch, the weights and the optimizer are unchanged.
 
         Args:
             data: As in `train_mini_batch`.
@@ -238,12 +239,8 @@ class InfluenceTrainingWorker(EnginePasses):
             check_identity: Also check that the scores add up.
         """
         ghost = self._require_ghost()
-        rows = len(data) * self.engine.get_data_parallel_size()
-        size, epochs = tu.get(data, "mini_batch_size", default=rows), tu.get(data, "epochs", default=1)
-        if size != rows or epochs != 1:
-            raise InfluenceError(
-                f"one_pass updates once per step: expected one epoch of a batch of {rows} rows, got {epochs} of {size}"
-            )
+        if (epochs := tu.get(data, "epochs", default=1)) != 1:
+            raise InfluenceError(f"one_pass scores each row once: expected one epoch per step, got {epochs}")
         trainable = {name for name, p in self.engine.module.named_parameters() if p.requires_grad}
         if trainable != set(ghost.names):
             raise InfluenceError(
@@ -252,6 +249,7 @@ class InfluenceTrainingWorker(EnginePasses):
             )
         data[SAMPLE_POSITION] = torch.arange(len(data))
         ghost.reset_scores()
+        is_first = True
 
         def is_selected() -> torch.Tensor:
             scores = ghost.scores(len(data))
@@ -260,16 +258,19 @@ class InfluenceTrainingWorker(EnginePasses):
         def forward_backward_batch(
             mini_batch: TensorDict, loss_function: Callable[..., Any], forward_only: bool = False
         ) -> dict[str, Any]:
+            nonlocal is_first
             self._add_normalisation(mini_batch)
             outputs = []
             micro_batches, indices = self._split_with_indices(mini_batch)
-            self._first_check(self, ghost, micro_batches, loss_function)
+            if is_first:  # the check clears the scores
+                self._first_check(self, ghost, micro_batches, loss_function)
+            is_first = False
             for micro_batch in micro_batches:
                 with without_gradient_sync(self.engine.module), self._scoring(micro_batch, True, check_identity):
                     outputs.append(self._forward_backward(micro_batch, loss_function))
                 ghost.accumulate_selected(is_selected().to(torch.float64))
             factor = self._denominator_factor(mini_batch, is_selected().cpu().numpy(), denominator)
-            selected = ghost.selected_gradients()
+            selected = ghost.take_selected_gradients()
             mean = self._mean_over_ranks(flat(selected)) * factor
             parameters = dict(self.engine.module.named_parameters())
             for name, gradient in unflat(mean, selected).items():

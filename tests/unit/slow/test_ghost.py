@@ -184,7 +184,7 @@ def test_full_linear_layers_with_biases_of_any_shape(sizes, shape, seed, keep_gr
     assert torch.allclose(ghost.scores(len(ids)), expected, rtol=1e-9, atol=1e-12)
     if keep_gradients:
         ghost.accumulate_selected(torch.ones(len(ids)))
-        for name, gradient in ghost.selected_gradients().items():
+        for name, gradient in ghost.take_selected_gradients().items():
             assert torch.allclose(gradient, ghost.total_gradients()[name], rtol=1e-9, atol=1e-12)
 
 
@@ -374,7 +374,7 @@ def test_one_pass_gives_the_gradient_of_the_selected_subset(layout, size):
                 model, ghost.names, sample_losses(model, TRAIN, samples, layout)[[samples.index(i) for i in kept]].sum()
             ).items():
                 expected[name] = expected[name] + gradient
-    for name, gradient in ghost.selected_gradients().items():
+    for name, gradient in ghost.take_selected_gradients().items():
         assert relative_error(gradient, expected[name]) < 1e-6
 
 
@@ -393,7 +393,7 @@ def test_weights_may_be_fractions_and_tokens_of_a_sample_apart():
         model(ids).sum().backward()
     assert relative_error(ghost.scores(2), streamed) < 1e-10
     ghost.accumulate_selected(torch.tensor([0.25, 2.0]))
-    total = sum(float(gradient.sum()) for gradient in ghost.selected_gradients().values())
+    total = sum(float(gradient.sum()) for gradient in ghost.take_selected_gradients().values())
     assert total == pytest.approx(float(0.25 * streamed[0] + 2 * streamed[1]), rel=1e-9)
 
 

@@ -166,7 +166,7 @@ def in_process(rank: int, folder: str) -> None:
         ghost = GhostInfluence(model)
         ghost_passes(model, ghost, rank, keep_gradients=True)
         ghost.accumulate_selected(torch.ones(NUM_SAMPLES))
-        selected = ghost.selected_gradients()
+        selected = ghost.take_selected_gradients()
         reduced(selected)
         sample_losses(model, TRAIN, my_part(NUM_SAMPLES, rank)).sum().backward()
         full = {n: p.grad.full_tensor() for n, p in model.named_parameters() if p.grad is not None}

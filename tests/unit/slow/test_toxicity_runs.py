@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import toxicity_report
 import tracin_toxicity_runs
-from tracin_toxicity_runs import ARMS, Run, RunError, finish, main, missing_files, plan, tuned_rates
+from tracin_toxicity_runs import ARMS, HELD_OUT, Run, RunError, finish, main, missing_files, plan, tuned_rates
 
 ROOT = Path(__file__).resolve().parents[3]
 RATE = tracin_toxicity_runs.RATES[0]
@@ -83,7 +83,8 @@ def test_arms_differ_in_the_estimator_and_in_tracin_only(tmp_path):
         assert (config.data.seed, config.trainer.total_training_steps) == (1, 8)
         assert config.run_dir == str(tmp_path / f"runs/{arm}_lr0.002_seed1")
         assert config.actor_rollout_ref.actor.optim.lr == RATE
-        assert config.actor_rollout_ref.rollout.val_kwargs.n == toxicity_report.PER_PROMPT
+        assert config.data.val_files == [HELD_OUT] * toxicity_report.PER_PROMPT
+        assert config.actor_rollout_ref.rollout.val_kwargs.n == 1
         assert config.critic.strategy == config.actor_rollout_ref.actor.strategy == "fsdp2"
         config.tracin.enable, config.run_dir = False, ""
     for kind in ("grpo", "ppo"):

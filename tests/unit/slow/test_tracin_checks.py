@@ -133,10 +133,12 @@ def test_an_adapter_with_more_than_linear_factors_is_scored_in_part(data: Path, 
         check_config(_config(data, *adapter))
 
 
-def test_one_pass_needs_one_mini_batch(data: Path):
-    config = _config(data, "tracin.one_pass=true", "actor_rollout_ref.actor.ppo_mini_batch_size=16")
-    with pytest.raises(ConfigError, match="4 mini-batches per step"):
-        check_config(config)
+def test_one_pass_takes_mini_batches_but_one_epoch(data: Path):
+    one_pass = ["tracin.one_pass=true", "actor_rollout_ref.actor.ppo_mini_batch_size=16"]
+    assert check_config(_config(data, *one_pass)).one_pass
+    assert not check_config(_config(data, "actor_rollout_ref.actor.ppo_epochs=2")).one_pass
+    with pytest.raises(ConfigError, match=r"ppo_epochs=2: set it to 1, or tracin\.one_pass=false"):
+        check_config(_config(data, *one_pass, "actor_rollout_ref.actor.ppo_epochs=2"))
 
 
 def test_validation_prompts_in_the_training_files_are_refused(data: Path):

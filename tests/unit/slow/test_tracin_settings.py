@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.tracin.method.selection import SelectionSettings
 from recipe.tracin.method.validation import ValidationSettings
-from recipe.tracin.settings import TracInSettings, check_against_actor, read_settings
+from recipe.tracin.settings import TracInSettings, read_settings
 from verl_ext.core.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -143,25 +143,6 @@ def test_one_pass_refuses_leave_one_out():
     TracInSettings(validation=validation)
     with pytest.raises(ValueError, match=r"strategy=in_batch takes it from that batch: .*one_pass=false"):
         TracInSettings(one_pass=True, validation=validation)
-
-
-@pytest.mark.parametrize(
-    ("ppo_epochs", "num_mini_batches", "words"),
-    [
-        (2, 1, ["ppo_epochs=1, got 2"]),
-        (1, 4, ["ppo_mini_batch_size=${data.train_batch_size}, got 4 mini-batches"]),
-        (3, 2, ["ppo_epochs=1, got 3 and", "got 2 mini-batches"]),
-    ],
-)
-def test_one_pass_is_one_update_a_step(ppo_epochs: int, num_mini_batches: int, words: list[str]):
-    settings = TracInSettings(enable=True, one_pass=True, validation_files="influence.parquet")
-    with pytest.raises(ConfigError) as caught:
-        check_against_actor(settings, ppo_epochs, num_mini_batches)
-    for word in (*words, "or set tracin.one_pass=false"):
-        assert word in str(caught.value)
-    check_against_actor(settings, 1, 1)
-    for fine in (TracInSettings(enable=True, validation_files="x"), TracInSettings(one_pass=True)):
-        check_against_actor(fine, ppo_epochs, num_mini_batches)
 
 
 def test_validation_prompts_need_files_unless_the_batch_is_its_own_validation():

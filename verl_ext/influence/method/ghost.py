@@ -232,11 +232,9 @@ class GhostInfluence:
         """
         if all(p.per_sample is None for p in self._parameters.values()):
             raise InfluenceError("no per-sample gradients are kept: use scoring(sample_index, keep_gradients=True)")
-        if weights.dim() != 1 or len(weights) <= max(self._samples, default=-1):
-            raise InfluenceError(
-                f"weights must be a vector with one number per sample, at least {max(self._samples, default=-1) + 1}, "
-                f"got shape {tuple(weights.shape)}"
-            )
+        needed = max(self._samples, default=-1) + 1
+        if weights.dim() != 1 or len(weights) < needed:
+            raise InfluenceError(f"weights must be a vector of at least {needed}, got shape {tuple(weights.shape)}")
         chosen = weights.detach()[self._samples]
         if not chosen.isfinite().all():
             raise InfluenceError("weights must be finite")
@@ -248,11 +246,13 @@ class GhostInfluence:
             parameter.add("selected", weighted.view(parameter.shape))
             parameter.per_sample = None
 
-    def selected_gradients(self) -> dict[str, torch.Tensor]:
-        """The weighted sum since `reset_scores` by parameter name: live tensors, of the unsharded shapes."""
+    def take_selected_gradients(self) -> dict[str, torch.Tensor]:
+        """The weighted sum since it was last taken by parameter name, of the unsharded shapes."""
         if any(p.selected is None for p in self._parameters.values()):
             raise InfluenceError("nothing was selected yet: call accumulate_selected(weights) after a scoring pass")
-        return self._buffers("selected")
+        selected = self._buffers("selected")
+        self._drop("selected")
+        return selected
 
     def drop_kept_gradients(self) -> None:
         """Frees the last micro-batch's per-sample gradients without using them."""
