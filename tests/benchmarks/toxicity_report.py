@@ -103,7 +103,7 @@ def at_level(looks: Sequence[Look], level: float, column: str) -> float | None:
 def halfway(runs: ByArm) -> float:
     """The level halfway from the mean of the first looks to the highest final toxicity of a run.
 
-    All runs that got less toxic reach it, and, unlike the final toxicity, they cross it in the steepest part.
+    All runs that got less toxic reach it, and before their curves are flat.
     """
     all_looks = [looks for seeds in runs.values() for looks in seeds]
     start = float(np.mean([looks[0].toxicity for looks in all_looks]))

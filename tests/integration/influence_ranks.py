@@ -152,7 +152,10 @@ def compare_mini_batches(worker: Any, case: OnePass, train: Rows, validation: Ro
             one_by_one[torch.from_numpy(place == part)] = all_scores(worker)[0]
 
     expected = update_of(worker, steps)
+    # Like a first check that finds no gradient, and so is repeated: each call clears the scores.
+    checked, worker._first_check = worker._first_check, lambda _, ghost, *rest: ghost.reset_scores()
     found = update_of(worker, lambda: step(train))
+    worker._first_check = checked
     scores, identity = all_scores(worker)
     worker.compute_influence(training_batch(train, case.engine, case.terms, size))
     return {
