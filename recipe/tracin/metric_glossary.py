@@ -25,7 +25,7 @@ METRICS: Glossary = {
     "tracin/validation_gradient_norm": ("loss / weight", "norm of the validation gradient"),
     "tracin/validation_half_agreement": (
         "cosine",
-        "between the gradients of two halves of the validation rollouts; near 0 the scores are noise",
+        "between the gradients of two halves of the validation prompts; near 0 the scores are noise",
     ),
     "tracin/validation/num_rollouts": ("rollouts", "validation rollouts in use"),
     "tracin/validation/rollouts_generated": ("rollouts", "validation rollouts made in this step"),

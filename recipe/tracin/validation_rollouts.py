@@ -9,6 +9,7 @@ import torch
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 
+from recipe.tracin.method.rollout_choice import two_halves
 from recipe.tracin.method.validation import ValidationSet
 from verl_ext.core.errors import GenerationFailedError
 from verl_ext.influence.batches import ROLLOUT_LOG_PROBS, VALIDATION_ADVANTAGE
@@ -23,7 +24,7 @@ MADE_IN = data_plane.VALIDATION
 # Fields of a rollout that the actor's forward and the validation loss need.
 FIELDS = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask", ROLLOUT_LOG_PROBS)
 
-# Marks the names of padding rows.
+# Marks the keys of padding rows.
 _FILLER = "_filler_"
 
 
@@ -81,13 +82,17 @@ class ValidationRollouts:
             [place for _, place in made],
             _surprises([rollout.keys for rollout, _ in made]) if self.chooser.settings.orders_by_surprise else None,
         )
-        chosen = [made[index][0] for index in choice.indices]
+        prompts = np.array([made[index][1] for index in choice.indices], dtype=np.int64)
         # All outputs of a session get its advantage, as in verl's training.
-        self._keep(
-            [key for rollout in chosen for key in rollout.keys],
-            np.repeat(choice.advantages, [len(rollout.keys) for rollout in chosen]),
-            num_ranks,
-        )
+        halves = [
+            [
+                (key, float(choice.advantages[position]))
+                for position in half
+                for key in made[choice.indices[position]][0].keys
+            ]
+            for half in two_halves(choice.advantages, prompts)
+        ]
+        self._keep(halves, num_ranks)
         data_plane.clear([*uids, *(key for rollout, _ in made for key in rollout.keys)], MADE_IN)
         return len(made)
 
@@ -100,21 +105,31 @@ class ValidationRollouts:
         tags = [{} for _ in self._keys]
         return KVBatchMeta(partition_id=PARTITION, keys=list(self._keys), tags=tags, extra_info=extra_info)
 
-    def _keep(self, keys: Sequence[str], advantages: np.ndarray, num_ranks: int) -> None:
-        """Replace the stored rollouts by these, padded with masked ones to a multiple of the ranks."""
+    def _keep(self, halves: Sequence[Sequence[tuple[str, float]]], num_ranks: int) -> None:
+        """Replace the stored rollouts by these keys with their advantages.
+
+        The halves take turns, padded with masked rows to the same multiple of the ranks: each rank gets an even number
+        of rows, of which every other one belongs to the first half, as `compute_validation_gradient` expects.
+        """
         self.clear()
+        keys = [key for half in halves for key, _ in half]
         if not keys:
             return
         rows = data_plane.read(keys, MADE_IN, FIELDS)
-        columns: dict[str, list[torch.Tensor]] = {name: list(rows[name].unbind()) for name in FIELDS}
-        self._keys, values = list(keys), advantages.tolist()
-        for number in range(-len(keys) % num_ranks):
-            self._keys.append(f"{keys[-1]}{_FILLER}{number}")
-            values.append(0.0)
-            for name, column in columns.items():
-                column.append(torch.zeros_like(column[-1]) if name.endswith("mask") else column[-1])
+        stored = {name: dict(zip(keys, rows[name].unbind(), strict=True)) for name in FIELDS}
+        length = -(-max(map(len, halves)) // num_ranks) * num_ranks
+        padded = [
+            [*half, *[(f"{keys[0]}{_FILLER}{number}_{place}", 0.0) for place in range(len(half), length)]]
+            for number, half in enumerate(halves)
+        ]
+        in_turns = [row for pair in zip(*padded, strict=True) for row in pair]
+        self._keys = [key for key, _ in in_turns]
+        columns = {
+            name: [column[key] if key in column else _filler(name, column[keys[0]]) for key in self._keys]
+            for name, column in stored.items()
+        }
         rows = data_plane.as_columns(columns)
-        rows[VALIDATION_ADVANTAGE] = torch.tensor(values, dtype=torch.float64)
+        rows[VALIDATION_ADVANTAGE] = torch.tensor([advantage for _, advantage in in_turns], dtype=torch.float64)
         data_plane.write(self._keys, PARTITION, rows, [{} for _ in self._keys])
 
     def clear(self) -> None:
@@ -135,6 +150,11 @@ class ValidationRollouts:
         if not data_plane.tags(PARTITION).keys() >= set(self._keys):
             self._keys = []
             self.chooser.forget_rollouts()
+
+
+def _filler(field: str, value: torch.Tensor) -> torch.Tensor:
+    """The field of a padding row, by that of another row: its masks are 0."""
+    return torch.zeros_like(value) if field.endswith("mask") else value
 
 
 def _surprises(rollouts: Sequence[Sequence[str]]) -> list[float]:

@@ -67,7 +67,7 @@ class Samples:
     mask: torch.Tensor
     rollout_log_probs: torch.Tensor
 
-    def part(self, rows: slice) -> "Samples":
+    def part(self, rows: slice | np.ndarray) -> "Samples":
         return Samples(self.prompts[rows], self.responses[rows], self.mask[rows], self.rollout_log_probs[rows])
 
     @property

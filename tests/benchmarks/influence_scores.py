@@ -9,6 +9,7 @@ from influence_methods import InfluencePolicy, InfluenceTask, Samples
 from learning_lab import Rollout
 from lora_preconditioner import LoraPreconditioner
 
+from recipe.tracin.method.rollout_choice import two_halves
 from recipe.tracin.method.validation import ValidationSet, ValidationSettings
 from recipe.tracin.settings import Preconditioner
 from verl_ext.influence.batches import flat
@@ -53,6 +54,7 @@ class Scorer:
         self.num_rollouts = 0
         self._lora = LoraPreconditioner()
         self._chosen: Samples | None = None
+        self._halves: tuple[np.ndarray, ...] = ()
 
     def scores(
         self, policy: InfluencePolicy, samples: Samples, advantages: torch.Tensor, step: int
@@ -130,11 +132,12 @@ class Scorer:
             surprises = [float(1 - rollout.log_probs.exp().mean()) for rollout in rollouts]
             choice = self.chooser.choose(step, [rollout.reward for rollout in rollouts], places, surprises)
             self._chosen = None if choice.is_degenerate else policy.tensors([rollouts[i] for i in choice.indices])
+            self._halves = two_halves(choice.advantages, places[choice.indices])
         if self._chosen is None:
             return False
         assert self.chooser.choice is not None
         advantages, halves = self.chooser.choice.advantages, []
-        for half in (slice(0, None, 2), slice(1, None, 2)):
+        for half in self._halves:
             with policy.ghost.validation():
                 self._share_of_loss(policy, self._chosen.part(half), advantages[half], self._chosen).backward()
             halves.append(flat(policy.ghost.validation_gradients()).clone())

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from efficiency_report import TARGETS
+from figure_files import save_figure
 from leaderboard_protocol import BASELINES, METHODS, Result
 from leaderboard_report import by_method
 from matplotlib.figure import Figure
@@ -56,9 +56,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
     for panel in panels[::columns]:
         panel.set_ylabel("pass@1, held out (%)")
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=2 * columns + 1, frameon=False)
-    # The same runs, the same file; letters stay letters, which is half of its size.
-    with matplotlib.rc_context({"svg.hashsalt": "leaderboard", "svg.fonttype": "none"}):
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
+    save_figure(figure, path, "leaderboard")
 
 
 def _accuracies(result: Result, grid: np.ndarray) -> np.ndarray:

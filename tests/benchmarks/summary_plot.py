@@ -11,7 +11,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
+from figure_files import save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -75,8 +75,7 @@ def draw(page: str, path: Path) -> None:
     figure = Figure(figsize=(11.5, 7.6), layout="constrained")
     for panel, axes in zip(PANELS, figure.subplots(2, 2).ravel(), strict=True):
         _draw_panel(axes, panel, read_table(page, panel.heading))
-    with matplotlib.rc_context({"svg.hashsalt": "benchmarks", "svg.fonttype": "none"}):
-        figure.savefig(path, metadata={"Date": None})
+    save_figure(figure, path, "benchmarks")
 
 
 def _draw_panel(axes: Axes, panel: Panel, table: list[list[str]]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figure_files import save_figure
 from leaderboard_report import Needed, ratio, ratio_text
 from matplotlib.figure import Figure
 
@@ -186,11 +187,11 @@ def plot(runs: ByArm, level: float, path: Path) -> None:
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("toxicity of held-out continuations")
     figure.axes[0].legend()
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, "toxicity")
 
 
 def write_report(folder: Path, runs: ByArm, level: float | None) -> str:
-    """Write results.json, results.md and curves.png into `folder`; returns the table.
+    """Write results.json, results.md and curves.svg into `folder`; returns the table.
 
     Args:
         folder: Is made.
@@ -205,5 +206,5 @@ def write_report(folder: Path, runs: ByArm, level: float | None) -> str:
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     text = render(rows, level)
     (folder / "results.md").write_text(text + "\n", encoding="utf-8")
-    plot(runs, level, folder / "curves.png")
+    plot(runs, level, folder / "curves.svg")
     return text

@@ -1,22 +1,31 @@
 """Seconds of a whole GRPO step without and with TracIn, on the real stack: Ray, FSDP2, vLLM and TransferQueue.
 
-    python tests/benchmarks/tracin_step.py [--rounds 6]
+    python tests/benchmarks/tracin_step.py [--rounds 6] [--task smollm2]
 
-One trainer, LoRA r=8, 16 prompts x 16 rollouts, the demo's arithmetic, learning rate 0 (so every arm generates from
-the same policy); the arms take turns, step by step. Validation: `quality`, 16 cached rollouts, refreshed every 10
-steps in a run; the rollouts of a refresh are timed separately and charged at a tenth.
+One trainer, learning rate 0 (so every arm generates from the same policy); the arms take turns, step by step.
+
+    arithmetic    the demo's model of 0.15M parameters and its task, LoRA r=8, 16 prompts x 16 rollouts of 5 tokens,
+                  16 cached validation rollouts
+    smollm2       SmolLM2-135M as in configs/experiment/smollm2_toxicity_cpu.yaml: LoRA r=16, 8 prompts x 8 rollouts of
+                  20 tokens, KL to the reference, 4 cached validation rollouts (the default's share of a batch); needs
+                  `make demo-real-data`, and data and classifier of configs/experiment/tracin_toxicity.yaml
+
+Validation rollouts are refreshed every 10 steps in a run; those of a refresh are timed separately and charged at a
+tenth.
 
 Generation is the same for all arms and varies more than what is compared: a step is counted as its own seconds outside
 generation plus the mean generation of all arms.
 
-PREDICTION, written before the first run: two-pass 1.12x (the scores cost as much as the update, which is a tenth of a
-step here), one-pass 1.04x.
+PREDICTION, written before the first run: arithmetic, two-pass 1.12x (the scores cost as much as the update, which is a
+tenth of a step here), one-pass 1.04x. smollm2: two-pass 1.4x, as forwards and backwards are most of a step with so short
+rollouts, one-pass 1.05x.
 """
 
 import argparse
 import json
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +42,69 @@ ARMS: dict[str, dict[str, Any]] = {
     "plain": {"tracin.enable": False},
     "two-pass": {"tracin.enable": True, "tracin.one_pass": False},
     "one-pass": {"tracin.enable": True, "tracin.one_pass": True},
+}
+# Every arm generates from the same policy.
+COMMON = (
+    "actor_rollout_ref.actor.optim.lr=0",
+    "tracin.enable=true",
+    "tracin.check_identity_every=0",
+    # In turn, each arm makes a step between two refreshes.
+    f"tracin.validation.refresh_every={REFRESH_EVERY * len(ARMS)}",
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A training run.
+
+    Attributes:
+        recipe: Name of its configuration.
+        base: Overrides instead of the lab's; None: the lab's.
+        overrides: After these.
+        needed: File that its preparation makes.
+        made_by: That preparation.
+    """
+
+    recipe: str
+    base: tuple[str, ...] | None
+    overrides: tuple[str, ...]
+    needed: Path
+    made_by: str
+
+
+TASKS = {
+    "arithmetic": Task(
+        "fast_dapo",
+        None,
+        (
+            "curriculum.enable=false",
+            "data.train_batch_size=16",
+            "data.gen_batch_size=16",
+            "actor_rollout_ref.actor.ppo_mini_batch_size=16",
+            "actor_rollout_ref.model.lora_rank=8",
+            "algorithm.adv_estimator=grpo",
+            f"tracin.validation_files={DATA}/val.parquet",
+            "tracin.validation.pool_size=128",
+            "tracin.validation.k=16",
+        ),
+        MODEL / "config.json",
+        "make demo-data",
+    ),
+    "smollm2": Task(
+        "tracin",
+        ("+backend=cpu", "+experiment=smollm2_toxicity_cpu"),
+        (
+            "trainer.total_training_steps=1000",
+            "trainer.test_freq=-1",
+            "trainer.save_freq=-1",
+            "tracin.validation.k=4",
+            "reward.custom_reward_function.path=pkg://verl_ext.rewards.toxicity",
+            f"+reward.custom_reward_function.reward_kwargs.model_path={ROOT}/outputs/models/toxicity_classifier",
+            "+reward.custom_reward_function.reward_kwargs.toxic_label=toxic",
+        ),
+        ROOT / "outputs/models/smollm2_135m/config.json",
+        "make demo-real-data",
+    ),
 }
 
 
@@ -99,29 +171,20 @@ def render(steps: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--task", choices=TASKS, default="arithmetic")
     args = parser.parse_args()
-    if not (MODEL / "config.json").exists():
-        parser.error("the base model is missing: run `make demo-data`")
-    overrides = [
-        "curriculum.enable=false",
-        "data.train_batch_size=16",
-        "data.gen_batch_size=16",
-        "actor_rollout_ref.actor.ppo_mini_batch_size=16",
-        "actor_rollout_ref.actor.optim.lr=0",
-        "actor_rollout_ref.model.lora_rank=8",
-        "algorithm.adv_estimator=grpo",
-        "tracin.enable=true",
-        f"tracin.validation_files={DATA}/val.parquet",
-        "tracin.validation.pool_size=128",
-        "tracin.validation.k=16",
-        f"tracin.validation.refresh_every={REFRESH_EVERY * len(ARMS)}",
-        "tracin.check_identity_every=0",
-    ]
-    with tempfile.TemporaryDirectory() as folder, open_lab(Path(folder) / "run", *overrides) as lab:
+    task = TASKS[args.task]
+    if not task.needed.exists():
+        parser.error(f"{task.needed} is missing: run `{task.made_by}`")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_lab(Path(folder) / "run", *task.overrides, *COMMON, recipe=task.recipe, base=task.base) as lab,
+    ):
         steps = measure(lab, args.rounds)
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    (OUTPUT / "steps.json").write_text(json.dumps(steps, indent=2) + "\n", encoding="utf-8")
-    (OUTPUT / "results.md").write_text(render(steps) + "\n", encoding="utf-8")
+    output = OUTPUT / args.task
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "steps.json").write_text(json.dumps(steps, indent=2) + "\n", encoding="utf-8")
+    (output / "results.md").write_text(render(steps) + "\n", encoding="utf-8")
     print(render(steps))
 
 

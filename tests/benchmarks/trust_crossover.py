@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import matplotlib
 import numpy as np
+from figure_files import save_figure
 from leaderboard_plot import OTHERS
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -154,8 +154,7 @@ def _points(points: Estimate) -> str:
 
 def plot(found: Sequence[Gain], path: Path) -> None:
     """The picture of `draw` as an SVG file, the same for the same gains."""
-    with matplotlib.rc_context({"svg.hashsalt": "trust", "svg.fonttype": "none"}):
-        draw(found).savefig(path, metadata={"Date": None})
+    save_figure(draw(found), path, "trust")
 
 
 def draw(found: Sequence[Gain]) -> Figure:

@@ -6,7 +6,7 @@ Starting one takes minutes and a step takes seconds, so tests and benchmarks sha
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,11 @@ BASES = {
 }
 
 
-def compose_config(*overrides: str, recipe: str = "fast_dapo") -> DictConfig:
-    """A tiny run on the CPU backend."""
+def compose_config(*overrides: str, recipe: str = "fast_dapo", base: Sequence[str] | None = None) -> DictConfig:
+    """A run on the CPU backend, by default a tiny one; `base` are the overrides of another."""
+    first = BASES.get(recipe, TINY) if base is None else base
     with initialize_config_dir(str(ROOT / "configs"), version_base=None):
-        return compose(recipe, overrides=[*BASES.get(recipe, TINY), *overrides])
+        return compose(recipe, overrides=[*first, *overrides])
 
 
 class Lab:
@@ -194,9 +195,11 @@ def _lab_actor_class() -> Any:
 
 
 @contextmanager
-def open_lab(run_dir: Path, *overrides: str, recipe: str = "fast_dapo") -> Iterator[Lab]:
+def open_lab(
+    run_dir: Path, *overrides: str, recipe: str = "fast_dapo", base: Sequence[str] | None = None
+) -> Iterator[Lab]:
     """Start Ray and a trainer in an actor, ready for its first step; stop both at the end."""
-    config = compose_config(f"run_dir={run_dir}", *overrides, recipe=recipe)
+    config = compose_config(f"run_dir={run_dir}", *overrides, recipe=recipe, base=base)
 
     from verl_ext.launch import launch
 

@@ -51,6 +51,8 @@ def ppo_run(
         "critic.enable=true",
         f"critic.model.path={MODEL}",
         "critic.ppo_max_token_len_per_gpu=8192",
+        # The reference is the actor without its adapter, which the critic does not have.
+        "actor_rollout_ref.actor.use_kl_loss=true",
         "trainer.total_training_steps=2",
         "trainer.save_freq=2",
         "trainer.test_freq=2",

@@ -144,5 +144,5 @@ def test_the_report_is_three_files(tmp_path):
     assert results["arms"][1]["rollouts"]["reached"] == 2
     assert results["looks"]["grpo"][0][1]["toxicity"] == pytest.approx(0.28)
     assert (tmp_path / "report/results.md").read_text().strip() == text
-    assert (tmp_path / "report/curves.png").stat().st_size > 5000
+    assert (tmp_path / "report/curves.svg").stat().st_size > 5000
     assert "toxicity of 0.100" in write_report(tmp_path / "report", runs, 0.1)

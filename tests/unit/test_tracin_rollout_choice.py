@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.tracin.method.rollout_choice import all_centred, best_and_worst, best_rollouts
+from recipe.tracin.method.rollout_choice import all_centred, best_and_worst, best_rollouts, two_halves
 
 ROLLOUTS = st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), st.integers(0, 5)), min_size=1, max_size=24)
 
@@ -77,3 +77,37 @@ def test_centred_rewards_leave_out_what_is_zero(rollouts: list[tuple[float, int]
         expected = rewards[i] - rewards[groups == groups[i]].mean()
         got = advantages[chosen == i]
         assert (got[0] if len(got) else 0.0) == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.floats(-1, 1), st.integers(0, 6)), min_size=1, max_size=40))
+def test_the_halves_divide_the_prompts_and_the_advantages_evenly(rollouts: list[tuple[float, int]]):
+    advantages, prompts = np.array([a for a, _ in rollouts]), np.array([p for _, p in rollouts])
+    first, second = two_halves(advantages, prompts)
+    assert sorted([*first, *second]) == list(range(len(rollouts)))
+    if len(set(prompts)) == 1:
+        assert abs(len(first) - len(second)) <= 1
+        return
+    assert set(prompts[first]).isdisjoint(prompts[second])
+    assert abs(len(set(prompts[first])) - len(set(prompts[second]))) <= 1
+    sums = np.bincount(prompts, weights=advantages)[np.unique(prompts)]
+    # Signed differences of neighbors, so within the range; a prompt without a partner adds its own.
+    limit = np.ptp(sums) + (len(sums) % 2) * np.abs(sums).max()
+    assert abs(advantages[first].sum() - advantages[second].sum()) <= limit + 1e-9
+
+
+@pytest.mark.parametrize("per_prompt", [1, 4])
+def test_what_all_rollouts_have_in_common_does_not_make_the_halves_of_centred_rewards_disagree(per_prompt: int):
+    rng = np.random.default_rng(0)
+    prompts = np.repeat(np.arange(64), per_prompt)
+    advantages = all_centred(rng.normal(size=len(prompts)), prompts if per_prompt > 1 else 0 * prompts)[1]
+    common = rng.normal(size=300)
+    gradients = advantages[:, None] * (3 * common + rng.normal(size=(len(prompts), 300)))
+
+    def agreement(halves: tuple[np.ndarray, ...]) -> float:
+        one, other = (gradients[half].sum(0) for half in halves)
+        return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+    assert abs(agreement(two_halves(advantages, prompts))) < 0.2
+    in_turns = np.arange(len(prompts)) % 2
+    assert agreement((np.flatnonzero(in_turns == 0), np.flatnonzero(in_turns == 1))) < -0.8

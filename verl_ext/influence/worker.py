@@ -109,7 +109,7 @@ class InfluenceTrainingWorker(EnginePasses):
 
         Args:
             data: Rows of this rank, with the fields of a training batch and `validation_advantage`; rows beyond the
-                set's own have advantage 0.
+                set's own have advantage 0. Every other row belongs to the first half.
 
         Returns:
             The norm of G, the cosine of the gradients of two halves of the set (how much of G is noise), both without

@@ -213,6 +213,12 @@ class SignalTrainer(RecordedTrainer):
         # At a step's first update: verl then also keeps the weights, which its own call for the whole batch replaces.
         super()._compute_old_log_prob(rows, metrics={})
 
+    def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        batch = super()._compute_ref_log_prob(batch, metrics=metrics)
+        # The reference is the actor without its adapter; verl would use the critic without its own as well, or fail.
+        batch.extra_info.pop("no_lora_adapter", None)
+        return batch
+
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         for part in self.parts.values():
             part.before_advantages(batch)

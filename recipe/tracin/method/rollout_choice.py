@@ -66,6 +66,30 @@ def all_centred(rewards: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np
     return chosen, advantages[chosen]
 
 
+def two_halves(advantages: np.ndarray, prompts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two parts of a choice; how well their gradients agree shows how much of the whole gradient is noise.
+
+    A prompt's rollouts stay together, and both parts have about the same sum of advantages. Otherwise a gradient that
+    all rollouts have in common, as stale ones do, would enter the parts with opposite signs where advantages are
+    centred, and they would disagree although the whole is right.
+
+    Args:
+        advantages: (C,) float64.
+        prompts: (C,) int, each rollout's prompt.
+
+    Returns:
+        Positions, int64, in order. Rollouts of a single prompt are divided.
+    """
+    unit = np.unique(prompts, return_inverse=True)[1]
+    if len(unit) and unit.max() == 0:
+        unit = np.arange(len(unit))
+    order = np.argsort(-np.bincount(unit, weights=advantages), kind="stable")
+    # Pairs of neighbors, whose larger sum goes to the first part and to the second in turn.
+    part = np.empty(len(order), dtype=np.int64)
+    part[order] = np.resize([0, 1, 1, 0], len(order))
+    return np.flatnonzero(part[unit] == 0), np.flatnonzero(part[unit] == 1)
+
+
 def _one_a_prompt(rewards: np.ndarray, prompts: np.ndarray, ties: np.ndarray) -> np.ndarray:
     """Positions, by falling reward within rounds: every prompt's best, then every prompt's second best, and so on."""
     order = np.lexsort((ties, -rewards))

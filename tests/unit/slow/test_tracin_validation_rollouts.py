@@ -1,8 +1,10 @@
 """Validation rollouts of TracIn: some are kept between two refreshes, and nothing else stays."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from stored_rows import StoredRows
@@ -45,6 +47,11 @@ def make_dataset() -> list[dict[str, Any]]:
     return [{"place": place, "raw_prompt": [{"role": "user", "content": "?"}]} for place in range(len(REWARDS))]
 
 
+def kept_rows(store: StoredRows, keys: Sequence[str]) -> list[tuple[int, bool]]:
+    """By row, its prompt and whether it is padding."""
+    return [(int(store.partitions[PARTITION][key][1]["prompts"][0]), "filler" in key) for key in keys]
+
+
 @pytest.mark.parametrize(("min_reward", "chosen"), [(0.0, [3]), (None, [3, 0, 1])])
 def test_of_equal_rewards_the_rollout_whose_tokens_were_less_likely_is_kept(
     monkeypatch: pytest.MonkeyPatch, min_reward: float | None, chosen: list[int]
@@ -53,8 +60,24 @@ def test_of_equal_rewards_the_rollout_whose_tokens_were_less_likely_is_kept(
     settings = ValidationSettings(k=len(chosen), pool_size=4, min_reward=min_reward)
     rollouts: Any = ValidationRollouts(ValidationSet(settings, len(REWARDS)), make_dataset())
     rollouts.refresh(1, Loops(2), num_ranks=1)
-    kept = [int(store.partitions[PARTITION][key][1]["prompts"][0]) for key in rollouts.batch(1.0).keys]
-    assert kept == [place for place in chosen for _ in range(2)]
+    kept = [place for place, is_filler in kept_rows(store, rollouts.batch(1.0).keys) if not is_filler]
+    assert sorted(kept) == sorted(place for place in chosen for _ in range(2))
+
+
+@pytest.mark.parametrize(("num_outputs", "num_ranks"), [(1, 1), (1, 2), (3, 2), (3, 4)])
+def test_on_every_rank_every_other_row_belongs_to_one_half_of_the_prompts(
+    monkeypatch: pytest.MonkeyPatch, num_outputs: int, num_ranks: int
+):
+    store = StoredRows(monkeypatch)
+    settings = ValidationSettings(k=3, pool_size=4, min_reward=None)
+    rollouts: Any = ValidationRollouts(ValidationSet(settings, len(REWARDS)), make_dataset())
+    rollouts.refresh(1, Loops(num_outputs), num_ranks)
+    rows = kept_rows(store, rollouts.batch(1.0).keys)
+    assert len(rows) % (2 * num_ranks) == 0
+    parts = np.split(np.arange(len(rows)), num_ranks)
+    halves = [{rows[i][0] for part in parts for i in part[half::2] if not rows[i][1]} for half in (0, 1)]
+    assert sorted(map(len, halves)) == [1, 2]
+    assert halves[0].isdisjoint(halves[1])
 
 
 @pytest.mark.parametrize("num_outputs", [1, 3])
@@ -73,7 +96,7 @@ def test_all_outputs_of_the_chosen_are_kept_with_their_advantage_and_the_rest_is
         assert set(store.tags(PARTITION)) == set(batch.keys)
         assert len(real) == batch.extra_info["global_batch_size"] == 2 * num_outputs
         assert len(batch.keys) % 4 == 0
-        kept = [store.partitions[PARTITION][key][1] for key in batch.keys]
-        advantages = [float(row[VALIDATION_ADVANTAGE]) for row in kept]
-        assert advantages == [1.0] * len(real) + [0.0] * (len(batch.keys) - len(real))
-        assert {int(row["prompts"][0]) for row in kept} == {0, 3}
+        for key in batch.keys:
+            row = store.partitions[PARTITION][key][1]
+            assert float(row[VALIDATION_ADVANTAGE]) == float(row["response_mask"].any()) == float(key in real)
+        assert {place for place, _ in kept_rows(store, batch.keys)} == {0, 3}

@@ -170,6 +170,24 @@ def test_the_parts_have_their_say_within_verls_own_step(host: Any):
     assert host.status.read()["doing"] == "updating the actor"
 
 
+def test_the_critic_is_not_told_to_take_off_an_adapter(host: Any, monkeypatch: pytest.MonkeyPatch):
+    found = []
+
+    def marks(self: Any, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        batch.extra_info["no_lora_adapter"] = True  # as verl's does if the reference is the actor
+        return batch
+
+    def critic(self: Any, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
+        found.append(dict(batch.extra_info))
+        return batch
+
+    monkeypatch.setattr(PPOTrainer, "_compute_ref_log_prob", marks)
+    monkeypatch.setattr(PPOTrainer, "_compute_values", critic)
+    _join(host)
+    host.step({}, host.timing_raw)
+    assert found == [{"temperature": 1.0}]
+
+
 def test_a_critics_warm_up_asks_no_selector_and_every_observer(host: Any):
     host.config.trainer.critic_warmup = 5
     _join(host, All(host))
