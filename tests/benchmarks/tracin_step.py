@@ -17,8 +17,8 @@ Generation is the same for all arms and varies more than what is compared: a ste
 generation plus the mean generation of all arms.
 
 PREDICTION, written before the first run: arithmetic, two-pass 1.12x (the scores cost as much as the update, which is a
-tenth of a step here), one-pass 1.04x. smollm2: two-pass 1.4x, as forwards and backwards are most of a step with so short
-rollouts, one-pass 1.05x.
+tenth of a step here), one-pass 1.04x. smollm2: two-pass 1.4x, as forwards and backwards are most of a step
+with so short rollouts, one-pass 1.05x.
 """
 
 import argparse
