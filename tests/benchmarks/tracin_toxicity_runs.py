@@ -25,8 +25,8 @@ a run.
 
 PREDICTION, written before the first run: from .30, grpo .20 after 40 steps; grpo_tracin reaches that with 1.1x fewer
 rollouts and in as many seconds, as rewards are right and dense here, and samples that oppose the validation set few;
-ppo .22; ppo_tracin 1.2x fewer rollouts than ppo, whose advantages are noisier. A first run of grpo at 1e-3 ended at .27,
-so rates are tuned, and four continuations are sampled instead of one.
+ppo .22; ppo_tracin 1.2x fewer rollouts than ppo, whose advantages are noisier. A first run of grpo at 1e-3 ended at
+.27, so rates are tuned, and four continuations are sampled instead of one.
 """
 
 import argparse
