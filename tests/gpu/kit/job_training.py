@@ -1,4 +1,4 @@
-"""The real stack on a pretrained model and real word problems: Fast DAPO, then uniform sampling, on one device.
+"""The real stack on a pretrained model and real word problems: Fast DAPO, verl's dynamic sampling, uniform sampling.
 
 A run that is interrupted continues from its checkpoint on the same machine. Checkpoints are not copied back: on a fresh
 machine it starts again, so a run is short enough for one call.
@@ -10,10 +10,8 @@ from command_steps import dry_run, figures_of, keep_metrics, python
 from sessions import Setting, Table
 from training_commands import METHODS, training_command
 
-LENGTH = (
-    "trainer.total_training_steps=40",
-    "trainer.save_freq=20",
-    "trainer.test_freq=10",
+COMMON = (
+    "trainer.save_freq=10",
     # A validation takes seconds here: all of the problems.
     "data.val_max_samples=300",
 )
@@ -27,7 +25,7 @@ class Training(Table):
         super().__init__(setting.state, {name: lambda name=name: self._run(name) for name in METHODS})
 
     def _run(self, name: str) -> Any:
-        overrides = [*METHODS[name], *LENGTH]
+        overrides = [*METHODS[name], *COMMON]
         if self._setting.is_toy:
             return dry_run(self._setting, name, overrides)
         run_dir = self._setting.state / "runs" / name

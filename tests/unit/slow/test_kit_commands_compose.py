@@ -21,7 +21,7 @@ from training_commands import METHODS, training_command
 
 ROOT = Path(__file__).resolve().parents[3]
 # The arguments of each command in addition to the places of its files.
-RUNS = {name: [*own, *job_training.LENGTH] for name, own in METHODS.items()} | {"faults": [*job_faults.SHORT]}
+RUNS = {name: [*own, *job_training.COMMON] for name, own in METHODS.items()} | {"faults": [*job_faults.SHORT]}
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
@@ -33,15 +33,21 @@ def test_a_command_composes_into_what_it_says(device: str, run: str, tmp_path: P
         config = compose("fast_dapo", overrides=words[2:])
     rollout = config.actor_rollout_ref.rollout
     assert config.run_dir == str(tmp_path / "run")
-    assert config.trainer.total_training_steps == (job_faults.STEPS if run == "faults" else 40)
     assert rollout.free_cache_engine == (device == "cuda")
-    assert config.curriculum.enable == (run != "uniform")
-    if run == "uniform":
-        assert (config.data.train_batch_size, rollout.n, config.data.gen_batch_size) == (16, 4, None)
-    # 64 rollouts per step, in two updates.
+    assert config.curriculum.enable == (run in ("fast_dapo", "faults"))
+    assert config.algorithm.filter_groups.enable == (run == "filter_groups")
+    # Rollouts trained on per step, and updates.
     rollouts = config.data.train_batch_size * (rollout.n + rollout.get("n_continue", 0))
-    if run != "faults":
-        assert (rollouts, config.data.train_batch_size // config.actor_rollout_ref.actor.ppo_mini_batch_size) == (64, 2)
+    updates = config.data.train_batch_size // config.actor_rollout_ref.actor.ppo_mini_batch_size
+    assert (rollouts, updates) == ((256, 4) if run.startswith("uniform") else (64, 2))
+    if run.startswith("uniform"):
+        assert config.data.gen_batch_size is None  # else a step would train on another number of rollouts
+        assert run == f"uniform_{config.data.train_batch_size}x{rollout.n}"
+    steps = config.trainer.total_training_steps
+    if run == "faults":
+        assert steps == job_faults.STEPS
+    else:
+        assert steps % config.trainer.test_freq == 0  # the last step is validated once
     if device == "cuda":
         assert config.trainer.device != "cpu"
         assert rollout.engine_kwargs.vllm.kv_cache_memory_bytes == 4 * 2**30  # of 80
@@ -96,11 +102,8 @@ def test_the_commands_pass_a_dry_run(runs: list[str], tmp_path: Path):
     def check(run: str) -> None:
         words = training_command("cuda", tmp_path / "root", tmp_path / run, RUNS[run])
         # The toy data has twelve questions, which limits its batches.
-        small = (
-            ["data.train_batch_size=4", "data.gen_batch_size=4"]
-            if run != "uniform"
-            else ["data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4"]
-        )
+        small = ["data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4"]
+        small += ["data.gen_batch_size=4"] if run in ("fast_dapo", "faults") else []
         ended = server.run([*words[1:], *small, "dry_run=true"])
         assert ended.code == 0, ended.printed
         assert "nothing was started" in ended.printed
