@@ -23,12 +23,25 @@ def register() -> None:
         from verl_ext import cpu
 
         cpu.register()
-    if RUN_VARIABLE not in os.environ:  # in a process of a run, Hydra has finished
+    if RUN_VARIABLE in os.environ:
+        _register_in_a_run()
+    else:  # in a process of a run, Hydra has finished
         from hydra.core.plugins import Plugins
 
         from verl_ext.core.search_path import SignalConfigs
 
         Plugins.instance().register(SignalConfigs)
+
+
+def _register_in_a_run() -> None:
+    from verl.utils import torch_functional
+    from verl.workers.rollout.base import _ROLLOUT_REGISTRY
+
+    from verl_ext.core.log_probs import log_probs_of_labels
+
+    _ROLLOUT_REGISTRY["vllm", "async"] = "verl_ext.serving.weight_socket.RunServerAdapter"
+    # verl's computation without flash-attn has no extension point.
+    torch_functional.logprobs_from_logits_v2 = log_probs_of_labels
 
 
 def require_loaded() -> None:

@@ -39,7 +39,7 @@ from influence_workers import (
     with_masks,
 )
 
-from verl_ext.influence.batches import whole
+from verl_ext.influence.batches import replaced, whole
 from verl_ext.influence.method.denominators import mini_batches, row_factors, rows_to_mask
 from verl_ext.influence.method.ghost import InfluenceError
 
@@ -93,7 +93,9 @@ def score_preconditioned(worker: Any, case: Case, train: Rows, validation: Rows)
 
 
 def compare_one_pass(worker: Any, case: OnePass, train: Rows, validation: Rows) -> dict[str, Any]:
-    """Compare the one-pass update with verl's own update on masked rows."""
+    """Compare the one-pass update with the update on masked rows, and that with verl's own."""
+    from verl.workers.engine_workers import TrainingWorker
+
     set_loss(worker, case.mode, case.terms)
     set_micro_batches(worker, 2)
     if case.only_first_rank:
@@ -122,11 +124,32 @@ def compare_one_pass(worker: Any, case: OnePass, train: Rows, validation: Rows) 
     masked_rows = with_masks(train, torch.from_numpy(rows_to_mask(kept, places)), torch.from_numpy(factors))
     if case.rule == "none":
         masked_rows = train
-    masked = update_of(worker, lambda: worker.train_mini_batch(training_batch(masked_rows, case.engine, case.terms)))
+
+    def update() -> tuple[torch.Tensor, int]:
+        """What verl's update adds to the weights, and the rows that all ranks compute for it."""
+        lengths: list[int] = []
+        forward = worker.engine.forward_step
+
+        def counted(micro_batch: Any, *args: Any, **kwargs: Any) -> Any:
+            lengths.append(len(micro_batch))
+            return forward(micro_batch, *args, **kwargs)
+
+        with replaced(worker.engine, "forward_step", counted):
+            data = training_batch(masked_rows, case.engine, case.terms)
+            added = update_of(worker, lambda: worker.train_mini_batch(data))
+        rows = torch.tensor(sum(lengths))
+        dist.all_reduce(rows)
+        return added, int(rows)
+
+    masked, computed = update()
+    with replaced(worker, "train_batch", partial(TrainingWorker.train_batch, worker)):
+        plain, all_rows = update()
     return {
         "scores": scores,
         "identity": identity,
         "difference": float((one_pass - masked).norm() / masked.norm()),
+        "difference with all rows": float((masked - plain).norm() / plain.norm()),
+        "rows computed": (computed, all_rows),
         "size": float(masked.norm()),
     }
 

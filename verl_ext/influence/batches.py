@@ -1,7 +1,7 @@
 """Helpers of influence scores for verl's batches, losses and sharded parameters, independent of a worker."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,6 +38,20 @@ def sample_index(micro_batch: TensorDict, pad_size: int = 0) -> torch.Tensor:
         return torch.nn.functional.pad(packed, (0, pad_size), value=-1).unsqueeze(0)
     filled = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
     return torch.where(filled, positions[:, None], -1)
+
+
+def rows_to_compute(rows: Sequence[tuple[int, bool]], count: int) -> list[int]:
+    """The rows of an update that have a loss, and the shortest of the others up to `count`.
+
+    Args:
+        rows: Tokens of each row, and whether it has a loss.
+        count: At least as many as have a loss, and at most as many as there are.
+
+    Returns:
+        Positions, ascending.
+    """
+    first_with_loss = sorted(range(len(rows)), key=lambda position: (not rows[position][1], rows[position][0]))
+    return sorted(first_with_loss[:count])
 
 
 def validation_loss(config: Any, model_output: dict[str, Any], data: TensorDict, dp_group: Any = None):

@@ -1,4 +1,5 @@
-"""verl's own mini-batches, normalisation and forward, one micro-batch at a time and without an update."""
+"""verl's own mini-batches, normalisation and forward, one micro-batch at a time and without an update; its update
+without the rows that have no part in it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,14 +7,14 @@ from typing import Any
 
 import torch
 import torch.distributed
-from tensordict import TensorDict
+from tensordict import NonTensorData, TensorDict
 from torch.distributed.tensor import DTensor
 from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_id
 from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.engine_workers import TrainingWorker
 
-from verl_ext.influence.batches import SAMPLE_POSITION, buckets, whole
+from verl_ext.influence.batches import SAMPLE_POSITION, buckets, rows_to_compute, whole
 
 _BUCKET_BYTES = 64 * 2**20  # of gradients that are reduced together
 
@@ -50,6 +51,26 @@ class EnginePasses(TrainingWorker):
                 yield
             finally:
                 self.engine.module.train(training)
+
+    def train_batch(self, data: TensorDict) -> TensorDict:
+        """verl's update on a mini-batch, without the rows that have no loss: those that were not selected, and padding.
+
+        The loss of a mini-batch is a sum over its rows, divided by numbers that do not change: its tokens with a loss,
+        and the `global_batch_size` that the trainer gives. Every rank keeps as many rows as the one that needs most, so
+        that all have the same number of micro-batches.
+        """
+        lengths = data["input_ids"].offsets().diff().tolist()
+        own = list(zip(lengths, (bool(mask.any()) for mask in data["loss_mask"].unbind()), strict=True))
+        ranks: list[Any] = [None] * self.engine.get_data_parallel_size()
+        torch.distributed.all_gather_object(ranks, own, group=self.engine.get_data_parallel_group())
+        count = max(1, *(sum(has_loss for _, has_loss in rows) for rows in ranks))
+        if not self.engine_config.use_dynamic_bsz:  # whole micro-batches
+            size = self.engine_config.micro_batch_size_per_gpu
+            count = -(-count // size) * size
+        kept = tu.index_select_tensor_dict(data, rows_to_compute(own, count))
+        tokens = [rows[position][0] for rows in ranks for position in rows_to_compute(rows, count)]
+        tu.assign_non_tensor(kept, global_token_num=NonTensorData(tokens))  # for the metrics of its speed
+        return super().train_batch(kept)
 
     def _mini_batches(self, data: TensorDict) -> Iterator[TensorDict]:
         """The mini-batches of the first epoch of `train_mini_batch`, with the normaliser of their loss."""

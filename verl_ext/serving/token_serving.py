@@ -5,6 +5,7 @@ trainer calls it through `verl_ext.serving.engines`. Importing this module impor
 """
 
 import asyncio
+import os
 import uuid
 from typing import Any
 
@@ -13,6 +14,7 @@ from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
 from verl_ext.serving.engine_health import HealthReport
+from verl_ext.serving.weight_socket import JOB_VARIABLE, job_of_run
 
 # Types of verl's objects, which tests/compat/contract_uses.py cannot infer.
 RELIES_ON = {
@@ -78,7 +80,11 @@ class TokenServing:
 
 
 class SignalvLLMHttpServer(HealthReport, TokenServing, vLLMHttpServer):
-    """verl's server, which also reports its health."""
+    """verl's server, which also reports its health and receives weights on a socket of its run."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        os.environ[JOB_VARIABLE] = job_of_run()
 
 
 class SignalvLLMReplica(vLLMReplica):

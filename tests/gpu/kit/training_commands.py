@@ -29,8 +29,8 @@ ONE_GPU = (
     "+ray_kwargs.ray_init.address=local",
     "+ray_kwargs.ray_init.object_store_memory=4000000000",
 )
-# Uniform sampling generates 256 rollouts per step, about as many as Fast DAPO's screening and continuation, and trains on
-# all of them in four updates.
+# Uniform sampling generates 256 rollouts per step, about as many as Fast DAPO's screening and continuation, and trains
+# on all of them in four updates.
 _UNIFORM = ("+signal=plain", "data.gen_batch_size=null", "trainer.total_training_steps=28", "trainer.test_freq=14")
 # About 7,000 rollouts each.
 METHODS: dict[str, tuple[str, ...]] = {

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_ext.influence.batches import buckets, flat, norm_and_agreement
+from verl_ext.influence.batches import buckets, flat, norm_and_agreement, rows_to_compute
 
 
 @given(st.lists(st.integers(1, 40), max_size=20), st.integers(1, 100))
@@ -39,3 +39,15 @@ def test_one_half_alone_has_no_agreement():
     norm, agreement = norm_and_agreement(gradient, gradient)
     assert norm == pytest.approx(math.sqrt(3))
     assert math.isnan(agreement)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=12), st.data())
+def test_rows_with_a_loss_are_computed_and_the_shortest_others(rows: list[tuple[int, bool]], data: st.DataObject):
+    with_loss = [position for position, (_, has_loss) in enumerate(rows) if has_loss]
+    count = data.draw(st.integers(len(with_loss), len(rows)))
+    found = rows_to_compute(rows, count)
+    assert found == sorted(set(found))
+    assert len(found) == count
+    assert set(with_loss) <= set(found)
+    added, left = set(found) - set(with_loss), set(range(len(rows))) - set(found)
+    assert all(rows[one][0] <= rows[other][0] for one in added for other in left)
