@@ -37,7 +37,7 @@ def _register_in_a_run() -> None:
     from verl.utils import torch_functional
     from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 
-    from verl_ext.core.log_probs import log_probs_of_labels
+    from verl_ext.log_probs import log_probs_of_labels
 
     _ROLLOUT_REGISTRY["vllm", "async"] = "verl_ext.serving.weight_socket.RunServerAdapter"
     # verl's computation without flash-attn has no extension point.

@@ -11,7 +11,7 @@ from pathlib import Path
 from pure_folders import ROOT, SETTINGS, pure_files
 
 # Pure folders whose files import torch at the top; elsewhere only functions that need it do.
-WITH_TORCH = ("data_preprocess", "recipe/golden_redaction/loss", "verl_ext/influence/method")
+WITH_TORCH = ("data_preprocess", "recipe/golden_redaction/loss", "verl_ext/influence/method", "verl_ext/log_probs.py")
 # Solutions to tasks: data that golden redaction trains on.
 GOLDEN = "verl_ext/arc/golden"
 

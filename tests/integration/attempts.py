@@ -64,6 +64,7 @@ class Attempt:
         orphans: Its processes that were still running half a minute later.
         segments: Shared-memory names of its engines, as recorded in its ledger at the time of the fault.
         processes: Titles of its processes at that time.
+        jobs: What its engines' processes then had as the job in the name of their socket for new weights.
     """
 
     code: int
@@ -73,6 +74,7 @@ class Attempt:
     orphans: list[str]
     segments: set[str]
     processes: list[str]
+    jobs: set[str]
 
 
 def saved_step(run_dir: Path) -> int:
@@ -122,7 +124,7 @@ def attempt(
             assert time.monotonic() < deadline, f"the moment never came: {''.join(printed)[-3000:]}"
             time.sleep(0.05)
         segments, tree = _engine_segments(run_dir), driver.children(recursive=True)
-        processes = [_describe(process) for process in tree]
+        processes, jobs = [_describe(process) for process in tree], _jobs(tree)
         began = time.monotonic()
         fault(driver)
         code = process.wait(timeout=timeout_s)
@@ -133,7 +135,15 @@ def attempt(
     _, alive = psutil.wait_procs(tree, timeout=30)
     reader.join(timeout=30)
     orphans = [_describe(orphan) for orphan in alive]
-    return Attempt(code, "".join(printed), seconds, saved_step(run_dir), orphans, segments, processes)
+    return Attempt(code, "".join(printed), seconds, saved_step(run_dir), orphans, segments, processes, jobs)
+
+
+def _jobs(processes: Sequence[psutil.Process]) -> set[str]:
+    found = set()
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            found.add(process.environ().get("VERL_RAY_JOB_ID"))
+    return found - {None}
 
 
 def kill_after_a_step_past_the_checkpoint(

@@ -137,6 +137,14 @@ def test_nothing_of_the_run_stays_in_shared_memory(resumed_run):
     assert not (run_dir / "engine_resources.json").exists()
 
 
+def test_runs_with_clusters_of_their_own_do_not_share_a_socket_for_new_weights(resumed_run):
+    """Ray gives both the same job id; that the engines received weights shows that both ends have the same name."""
+    (killed,), (resumed,) = (ended.jobs for ended in resumed_run[1:])
+    assert killed != resumed
+    for name in (killed, resumed):
+        assert re.fullmatch("01000000-[0-9a-f]{32}", name)
+
+
 def test_a_finished_run_says_so_and_keeps_its_results(resumed_run):
     run_dir = resumed_run[0]
     before = (run_dir / "summary.json").read_text()

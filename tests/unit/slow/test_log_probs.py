@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.utils import torch_functional
 
-from verl_ext import plugin
+from verl_ext import log_probs, plugin
 from verl_ext.cluster.engine_resources import RUN_VARIABLE
-from verl_ext.core import log_probs
-from verl_ext.core.log_probs import log_probs_of_labels
+from verl_ext.log_probs import log_probs_of_labels
 
 OF_VERL = torch_functional.logprobs_from_logits_v2
 
