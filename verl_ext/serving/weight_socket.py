@@ -1,8 +1,8 @@
 """A socket for new weights that no other run on the machine uses.
 
 verl names it by Ray's job id, to keep runs apart. Ray counts jobs per cluster, so every run that starts its own cluster
-is job 1: of two such runs on one machine, the second failed at its first weights, or received those of the first. Both
-ends get the mark of the run in addition.
+is job 1: of such runs on one machine, some failed at their first weights, and others waited for them forever. Both ends
+get the mark of the run in addition.
 """
 
 import os
