@@ -28,6 +28,7 @@ from influence_workers import (
     DTYPES,
     all_scores,
     build_worker,
+    counted_update_of,
     differences,
     restored,
     set_loss,
@@ -125,31 +126,20 @@ def compare_one_pass(worker: Any, case: OnePass, train: Rows, validation: Rows) 
     if case.rule == "none":
         masked_rows = train
 
-    def update() -> tuple[torch.Tensor, int]:
-        """What verl's update adds to the weights, and the rows that all ranks compute for it."""
-        lengths: list[int] = []
-        forward = worker.engine.forward_step
+    def update() -> None:
+        worker.train_mini_batch(training_batch(masked_rows, case.engine, case.terms))
 
-        def counted(micro_batch: Any, *args: Any, **kwargs: Any) -> Any:
-            lengths.append(len(micro_batch))
-            return forward(micro_batch, *args, **kwargs)
-
-        with replaced(worker.engine, "forward_step", counted):
-            data = training_batch(masked_rows, case.engine, case.terms)
-            added = update_of(worker, lambda: worker.train_mini_batch(data))
-        rows = torch.tensor(sum(lengths))
-        dist.all_reduce(rows)
-        return added, int(rows)
-
-    masked, computed = update()
+    masked, computed = counted_update_of(worker, update)
     with replaced(worker, "train_batch", partial(TrainingWorker.train_batch, worker)):
-        plain, all_rows = update()
+        plain, all_rows = counted_update_of(worker, update)
+    set_micro_batches(worker, None)
+    dynamic, computed_dynamically = counted_update_of(worker, update)
     return {
         "scores": scores,
         "identity": identity,
         "difference": float((one_pass - masked).norm() / masked.norm()),
-        "difference with all rows": float((masked - plain).norm() / plain.norm()),
-        "rows computed": (computed, all_rows),
+        "differences from verl": [float((update - plain).norm() / plain.norm()) for update in (masked, dynamic)],
+        "rows computed": (computed, computed_dynamically, all_rows),
         "size": float(masked.norm()),
     }
 

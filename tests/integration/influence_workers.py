@@ -15,6 +15,8 @@ from influence_cases import Engine
 from influence_oracle import LORA, LORA_SETTINGS, NUM_ROWS, Rows, actor_config, as_batch
 from tensordict import TensorDict
 
+from verl_ext.influence.batches import replaced
+
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.float32}
 
 
@@ -203,6 +205,22 @@ def update_of(worker: Any, update: Callable[[], Any]) -> torch.Tensor:
     with restored(worker):
         update()
         return weights(worker) - before
+
+
+def counted_update_of(worker: Any, update: Callable[[], Any]) -> tuple[torch.Tensor, int]:
+    """`update_of`, and the rows that all ranks compute for it."""
+    lengths: list[int] = []
+    forward_step = worker.engine.forward_step
+
+    def counted(micro_batch: TensorDict, *args: Any, **kwargs: Any) -> Any:
+        lengths.append(len(micro_batch))
+        return forward_step(micro_batch, *args, **kwargs)
+
+    with replaced(worker.engine, "forward_step", counted):
+        added = update_of(worker, update)
+    rows = torch.tensor(sum(lengths))
+    dist.all_reduce(rows)
+    return added, int(rows)
 
 
 def with_masks(rows: Rows, masked: torch.Tensor, factors: torch.Tensor) -> Rows:

@@ -228,15 +228,15 @@ def test_one_pass_updates_as_masking_rows_does(found, expected, case, world):
     assert result["size"] > 1e-3
     assert result["difference"] < tolerance
     assert result["identity"] < tolerance
-    assert result["difference with all rows"] < tolerance
+    assert max(result["differences from verl"]) < tolerance
     selects = result["scores"] > 0
     assert selects.any()
-    # As many on every rank as on the one that has most, in micro-batches of two.
+    # As many on every rank as on the one that has most; in micro-batches of two, and in dynamic ones.
     trained = torch.tensor([bool(row["loss_mask"].any()) for row in expected.train])
     if case.rule != "none":
         trained &= selects
     most = max(int(part.sum()) for part in trained.chunk(world))
-    assert result["rows computed"] == (world * (most + most % 2), NUM_ROWS)
+    assert result["rows computed"] == (world * (most + most % 2), world * most, NUM_ROWS)
     if case.only_first_rank:
         assert not selects[NUM_ROWS // world :].any()
     elif case.engine.optimizer == "SGD":
