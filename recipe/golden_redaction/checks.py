@@ -71,7 +71,7 @@ def _row_format(config: DictConfig) -> RowFormat:
     template = dict(config.data.apply_chat_template_kwargs)
     if given := config.actor_rollout_ref.model.get("custom_chat_template"):
         template["chat_template"] = given
-    return RowFormat(config.data.prompt_key, config.data.reward_fn_key, template)
+    return RowFormat(config.data.prompt_key, template)
 
 
 def data_files(config: DictConfig) -> list[str]:

@@ -87,7 +87,6 @@ UNSUPPORTED = (
     _nothing_of_it("algorithm.gamma", 1.0),
     _nothing_of_it("algorithm.lam", 1.0),
     _nothing_of_it("algorithm.norm_adv_by_std_in_grpo", True),
-    _nothing_of_it("algorithm.use_pf_ppo", False),
     _nothing_of_it("algorithm.use_kl_in_reward", False),
     _nothing_of_it("algorithm.filter_groups.enable", False),
     _nothing_of_it("algorithm.rollout_correction.bypass_mode", False),

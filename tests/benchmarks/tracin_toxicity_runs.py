@@ -69,7 +69,6 @@ PPO = (
     "algorithm.adv_estimator=gae",
     "critic.enable=true",
     f"critic.model.path={BASE}",
-    "critic.ppo_max_token_len_per_gpu=8192",
     # All of its weights are trained, with a new head; verl's 1e-5 is meant for large models.
     "critic.optim.lr=1e-3",
 )

@@ -50,7 +50,7 @@ def ppo_run(
         "algorithm.adv_estimator=gae",
         "critic.enable=true",
         f"critic.model.path={MODEL}",
-        "critic.ppo_max_token_len_per_gpu=8192",
+        "+critic.ppo_infer_max_token_len_per_gpu=8192",
         # The reference is the actor without its adapter, which the critic does not have.
         "actor_rollout_ref.actor.use_kl_loss=true",
         "trainer.total_training_steps=2",

@@ -248,7 +248,7 @@ def _differences(config: DictConfig, engine: ModelEngine, sizes: Mapping[str, in
     """Problems of the reference policy and the critic, if the first model of a process decides for all."""
     if not engine.is_shared:
         return
-    others = [(REFERENCE, engine.node)] if _has_reference(config) else []
+    others = [(REFERENCE, engine.node)] if has_reference(config) else []
     others += [(CRITIC, engine.critic_node)] if has_critic(config) else []
     for owner, node in others:
         theirs = _sizes(config, owner, node, engine)
@@ -260,7 +260,7 @@ def _differences(config: DictConfig, engine: ModelEngine, sizes: Mapping[str, in
                 )
 
 
-def _has_reference(config: DictConfig) -> bool:
+def has_reference(config: DictConfig) -> bool:
     """Same as `verl.trainer.ppo.utils.need_reference_policy`, which loads torch."""
     return bool(config.actor_rollout_ref.actor.use_kl_loss or config.algorithm.use_kl_in_reward)
 

@@ -19,6 +19,7 @@ from verl_ext.core.errors import ConfigError
 from verl_ext.core.metric_glossary import METRICS, PREFIXES, Glossary, find_entry
 from verl_ext.launch.compatibility import Unsupported, check_compatibility
 from verl_ext.launch.preflight.verdicts import Success
+from verl_ext.launch.v1_gaps import V1_GAPS
 from verl_ext.run.progress import Figures
 from verl_ext.run.summary import Phases, join_phases
 
@@ -141,7 +142,7 @@ def check_settings(config: DictConfig, recipe: Recipe) -> None:
         ConfigError: names what is wrong, with what to change.
     """
     joined = [recipe, *(other for other in recipes() if other.name != recipe.name and other.node in config)]
-    check_compatibility(config, [row for each in joined for row in each.unsupported])
+    check_compatibility(config, [*V1_GAPS, *(row for each in joined for row in each.unsupported)])
     for each in joined:
         each.check_settings(config)
 

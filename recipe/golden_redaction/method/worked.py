@@ -39,12 +39,11 @@ class RowFormat:
     """How a run reads its rows.
 
     Attributes:
-        prompt_key, data_source_key: Columns, `data.prompt_key` and `data.reward_fn_key`.
+        prompt_key: The prompts' column, `data.prompt_key`.
         template: Arguments of the chat template.
     """
 
     prompt_key: str = "prompt"
-    data_source_key: str = "data_source"
     template: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -119,7 +118,7 @@ def _problem(row: dict[str, Any], solution: str, where: str, tokenizer: Tokenize
         id=str(index),
         prompt_ids=tuple(_encode_prompt(row[rows.prompt_key], tokenizer, rows.template)),
         golden_ids=tuple(golden_ids),
-        case=Case(row[rows.data_source_key], row["reward_model"]["ground_truth"], extra_info, where),
+        case=Case(row["data_source"], row["reward_model"]["ground_truth"], extra_info, where),
     )
 
 

@@ -72,13 +72,12 @@ def test_problems_are_the_rows_with_a_solution_the_shortest_first(tmp_path: Path
     assert problem.state(1) == [*problem.prompt_ids, *ids("10")]
 
 
-def test_the_runs_own_columns_and_template_are_used(tmp_path: Path):
+def test_the_runs_own_prompt_column_and_template_are_used(tmp_path: Path):
     messages = [{"role": "user", "content": "what?"}]
-    path = write(tmp_path, row(4, "5", question=messages, source="mine"))
+    path = write(tmp_path, row(4, "5", question=messages))
     template = {"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}1+"}
-    (problem,), _ = read_worked([path], TOKENIZER, NO_LIMITS, RowFormat("question", "source", template))
+    (problem,), _ = read_worked([path], TOKENIZER, NO_LIMITS, RowFormat("question", template))
     assert problem.prompt_ids == ids("what?1+")
-    assert problem.case.data_source == "mine"
 
 
 def test_files_that_cannot_be_used_are_refused_with_their_place(tmp_path: Path):
