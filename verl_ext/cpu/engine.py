@@ -11,8 +11,10 @@ from transformers import AutoModelForTokenClassification, PretrainedConfig
 from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
 from verl.utils.model import convert_weight_keys
 from verl.workers.engine.base import EngineRegistry
-from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithValueHead
 from verl.workers.engine_workers import TrainingWorker
+
+from verl_ext.cpu.shared_prompt_engine import SharedPromptEngine
 
 
 class _CPUEngine:
@@ -49,7 +51,7 @@ class _CPUEngine:
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")
-class CPUEngineWithLMHead(_CPUEngine, FSDPEngineWithLMHead):
+class CPUEngineWithLMHead(_CPUEngine, SharedPromptEngine):
     """Language model on FSDP2 over gloo."""
 
 
