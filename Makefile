@@ -107,7 +107,7 @@ demo-real-data: setup
 IN_FLOAT32 = $(if $(shell grep -Eom1 'avx512_bf16|amx_bf16' /proc/cpuinfo),,actor_rollout_ref.rollout.dtype=float32 \
 	actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32)
 
-demo-real: demo-real-data  ## A complete Fast DAPO run on SmolLM2-135M and SVAMP's word problems: about 75 minutes. SVAMP=FILE
+demo-real: demo-real-data  ## A complete Fast DAPO run on SmolLM2-135M and SVAMP's word problems: about an hour. SVAMP=FILE
 	@$(PY) -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu $(IN_FLOAT32)
 
 # Processes that share the test files; each file stays in one process, with its fixtures.

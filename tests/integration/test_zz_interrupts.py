@@ -1,4 +1,5 @@
-"""Ctrl-C at successive moments of a run: one message, no remaining processes or memory, and in the end nothing lost."""
+"""Ctrl-C at successive moments of a run, and SIGTERM: one message, no remaining processes or memory, and in the end
+nothing lost."""
 
 import json
 import re
@@ -57,6 +58,24 @@ def test_ctrl_c_leaves_nothing_behind(demo_assets: None, run_dir: Path, moment: 
     ended: Attempt = attempt(run_dir, OVERRIDES, lambda driver: MOMENTS[moment](run_dir, driver, before), press_ctrl_c)
     assert ended.code == 130, ended.printed[-3000:]
     assert "interrupted: the same command resumes from the newest checkpoint" in ended.printed
+    _assert_nothing_is_left(ended, run_dir)
+
+
+def test_sigterm_leaves_nothing_behind(demo_assets: None, run_dir: Path):
+    """As Slurm ends a run, while rollouts are made."""
+    ended = attempt(
+        run_dir,
+        OVERRIDES,
+        lambda driver: (run_dir / "engine_resources.json").exists(),
+        lambda driver: driver.terminate(),
+    )
+    assert ended.code == 1, ended.printed[-3000:]
+    assert "ended by SIGTERM" in ended.printed
+    assert "SIGTERM received" not in ended.printed  # Ray's own words, before a stack
+    _assert_nothing_is_left(ended, run_dir)
+
+
+def _assert_nothing_is_left(ended: Attempt, run_dir: Path) -> None:
     assert "Traceback" not in ended.printed
     assert ended.seconds < 90
     assert ended.orphans == []

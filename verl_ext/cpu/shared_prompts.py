@@ -34,7 +34,7 @@ class Row:
 
 
 def order_by_prompt(rows: Sequence[Row]) -> list[int]:
-    """Positions of the rows, with those of a prompt next to each other, and prompts of similar packed length too."""
+    """Positions of the rows: those of a prompt next to each other, and prompts by their packed length."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for position, row in enumerate(rows):
         groups.setdefault(row.prompt, []).append(position)
@@ -58,7 +58,7 @@ def sizes_within(rows: Sequence[Row], max_tokens: int) -> list[int]:
 
 
 def tokens_in_parts(rows: Sequence[Row], size: int) -> int:
-    """Tokens of all packed micro-batches of so many rows, padding included."""
+    """Tokens of all packed micro-batches with this many rows each, padding included."""
     return sum(packed_tokens(part) for part in _parts(rows, size))
 
 
@@ -117,7 +117,7 @@ def pack(prompts: Sequence[Tensor], responses: Sequence[Tensor], pad_id: int) ->
     """
     ids: list[list[Tensor]] = []
     positions: list[list[Tensor]] = []
-    # 0 for the prompt's tokens, and a number of its own for each response.
+    # 0 for the prompt's tokens, another number for each response.
     segments: list[list[Tensor]] = []
     groups: list[Tensor] = []
     columns: list[Tensor] = []

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shlex
-import signal
 import sys
 import uuid
 import warnings
@@ -17,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from verl_ext.cluster.engine_resources import RUN_VARIABLE
 from verl_ext.core.errors import ClusterError, SignalError
 from verl_ext.launch.quiet import without_lines
+from verl_ext.launch.sigterm import exit_on_sigterm, named_exit
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import StatusFile
 from verl_ext.trainer import default_reward
@@ -176,13 +176,12 @@ def _run_in(folder: RunFolder, config: DictConfig, run_ppo: Callable[..., Any]) 
     cluster.check_address(config)
     for name in release_recorded(read_ledger(folder.engine_ledger)):
         print(f"cleaned up after a killed run: {name}")
-    # Slurm and `timeout` end a run with SIGTERM, whose default action skips every clean-up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    exit_on_sigterm()
     try:
         StatusFile(folder.status).doing("starting Ray")
         progress = show_progress(folder, config.trainer.total_training_steps, {**FIGURES, **all_figures()})
         # A long line with all variables of the workers, including passwords.
-        with progress, without_lines(main_ppo, "ray init kwargs:"):
+        with progress, without_lines(main_ppo, "ray init kwargs:"), named_exit():
             run_ppo(config, task_runner_class=VerifiedRunner(config, remote_runner()))
     except ConnectionError as error:
         if ray.is_initialized():  # of another program

@@ -17,6 +17,7 @@ from verl_ext.cluster.pools import device_pools, has_several_nodes, num_ranks
 from verl_ext.cluster.worker_death import explain_death, find_death
 from verl_ext.core.compat import undecorated
 from verl_ext.core.errors import RolloutEngineError, SignalError
+from verl_ext.launch.sigterm import exit_on_sigterm
 from verl_ext.run.checkpoints import prepare_resume
 from verl_ext.run.run_folder import RunFolder
 from verl_ext.run.status import StatusFile
@@ -109,6 +110,7 @@ class VerifiedRunner:
 
     def remote(self) -> Any:
         """Start the runner."""
+        exit_on_sigterm()
         if has_several_nodes(self._config):
             verify_resume(self._config)
         if (logs := cluster.logs_folder()) is not None:
