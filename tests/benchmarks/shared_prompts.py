@@ -15,8 +15,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -121,16 +120,6 @@ def as_batch(rows: list[dict[str, torch.Tensor]], **settings: Any) -> TensorDict
     return tu.get_tensordict(fields, {"temperature": TEMPERATURE, "calculate_entropy": True} | settings)
 
 
-@contextmanager
-def separate_rows(engine: Any) -> Iterator[None]:
-    """Without shared prompts."""
-    engine._can_share = lambda data: False
-    try:
-        yield
-    finally:
-        del engine._can_share
-
-
 def timed(call: Callable[[], Any]) -> float:
     """Seconds of a call."""
     start = time.perf_counter()
@@ -166,12 +155,12 @@ def main() -> None:
     log_probs: dict[str, torch.Tensor] = {}
     for number in range(given.rounds + 1):
         for arm in ARMS:
-            with separate_rows(worker.engine) if arm == "separate" else nullcontext():
-                if number == 0:  # warms up, and both arms have the same weights
-                    log_probs[arm] = compute()
-                    continue
-                seconds.setdefault((arm, "log-probs"), []).append(timed(compute))
-                seconds.setdefault((arm, "update"), []).append(timed(update))
+            worker.engine.may_share = arm == "shared"
+            if number == 0:  # warms up, and both arms have the same weights
+                log_probs[arm] = compute()
+                continue
+            seconds.setdefault((arm, "log-probs"), []).append(timed(compute))
+            seconds.setdefault((arm, "update"), []).append(timed(update))
     difference = (log_probs["shared"] - log_probs["separate"]).abs()[log_probs["separate"] != 0]
     print(f"log-probs differ by {difference.mean():.1e} on average, at most {difference.max():.1e}")
     for part in ("log-probs", "update") if given.rounds else ():

@@ -1,6 +1,5 @@
 """What each process of `test_golden_worker.py` does with `TokenTrainingWorker`; results go back as plain data."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -9,9 +8,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from influence_oracle import LORA_SETTINGS, keep_precision
 from influence_workers import with_float64
+from worlds import be_rank, fork_worlds
 
 MINI_BATCHES = ((0, 1, 2, 3, 4), (5,), (6, 7, 8))
 MAX_TOKENS, INFER_MAX_TOKENS = 20, 30
@@ -273,8 +272,7 @@ def refuse(folder: Path, rows: list[dict[str, Any]]) -> str:
 
 def in_process(rank: int, world: int, folder: Path) -> None:
     """Run all checks for one world size; rank 0 saves the results."""
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0", "DIST_INIT_METHOD": f"file://{folder}/meet_{world}"}
+    be_rank(rank, world, folder)
     rows = torch.load(folder / "rows.pt")
     checks: dict[str, Callable[..., Any]] = {
         "log-probs": ask,
@@ -294,17 +292,5 @@ def in_process(rank: int, world: int, folder: Path) -> None:
 
 
 def all_worlds(_rank: int, worlds: tuple[int, ...], folder: Path) -> None:
-    """Fork the processes of each world size from one that has imported verl, which takes longer than most checks."""
-    torch.set_num_threads(1)
-    os.environ["VERL_PLATFORM"] = "cpu"
-    # Read by transformers. In a forked process torch sometimes refuses a new thread: "Invalid thread pool!".
-    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
-    from verl_ext import plugin
-
-    plugin.register()
-    import recipe.golden_redaction.worker  # noqa: F401
-    import verl_ext.cpu.engine  # noqa: F401
-
-    keep_precision()
-    for world in worlds:
-        mp.start_processes(in_process, args=(world, folder), nprocs=world, start_method="fork")
+    """Run the worlds of these sizes."""
+    fork_worlds(in_process, worlds, folder, "recipe.golden_redaction.worker", keep_precision)

@@ -1,6 +1,5 @@
 """What each process of `test_influence_worker.py` checks; results go back as plain data."""
 
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from influence_cases import (
     IN_BF16,
     MINI_BATCHES,
@@ -39,6 +37,7 @@ from influence_workers import (
     update_of,
     with_masks,
 )
+from worlds import be_rank, fork_worlds
 
 from verl_ext.influence.batches import replaced, whole
 from verl_ext.influence.method.denominators import mini_batches, row_factors, rows_to_mask
@@ -353,8 +352,7 @@ def refusals(worker: Any, train: Rows, validation: Rows) -> dict[str, str]:
 
 def in_process(rank: int, world: int, folder: Path) -> None:
     """Run all checks for one world size; rank 0 saves the results."""
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0", "DIST_INIT_METHOD": f"file://{folder}/meet_{world}"}
+    be_rank(rank, world, folder)
     train, validation = torch.load(folder / "rows.pt")
     found: dict[str, Any] = {"times": {}}
     workers: dict[Engine, Any] = {}
@@ -395,21 +393,14 @@ def in_process(rank: int, world: int, folder: Path) -> None:
     dist.destroy_process_group()
 
 
-def all_worlds(_rank: int, worlds: tuple[int, ...], folder: Path) -> None:
-    """Fork the processes of each world size from one that has imported verl, which takes longer than most checks."""
-    torch.set_num_threads(1)
-    os.environ["VERL_PLATFORM"] = "cpu"
-    # Read by transformers. In a forked process torch sometimes refuses a new thread: "Invalid thread pool!".
-    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
-    from verl_ext import plugin
-
-    plugin.register()
-    import verl_ext.cpu.engine
-    import verl_ext.influence.worker  # noqa: F401
+def _set_up() -> None:
     from verl_ext.influence import fsdp
 
     # Also the small weights of the tests' model: G of full layers is sharded, that of LoRA whole.
     fsdp.SMALLEST_SHARDED = 1
     keep_precision()
-    for world in worlds:
-        mp.start_processes(in_process, args=(world, folder), nprocs=world, start_method="fork")
+
+
+def all_worlds(_rank: int, worlds: tuple[int, ...], folder: Path) -> None:
+    """Run the worlds of these sizes."""
+    fork_worlds(in_process, worlds, folder, "verl_ext.influence.worker", _set_up)

@@ -1,6 +1,5 @@
 """What each process of `test_shared_prompts.py` computes, with shared prompts and with separate rows."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from influence_cases import Engine
 from influence_oracle import FULL, LORA, Rows, keep_precision
 from influence_workers import build_worker, set_loss, training_batch, update_of
+from worlds import be_rank, fork_worlds
 
 # Tokens of the prompts.
 PROMPTS = (18, 25, 21)
@@ -35,15 +34,6 @@ def share_prompts(rows: Rows) -> Rows:
         tokens = torch.cat([prompt, row["responses"]])
         changed.append(row | {"prompts": prompt, "input_ids": tokens, "position_ids": torch.arange(len(tokens))})
     return changed
-
-
-@contextmanager
-def separate_rows(engine: Any) -> Iterator[None]:
-    engine._can_share = lambda data: False
-    try:
-        yield
-    finally:
-        del engine._can_share
 
 
 @contextmanager
@@ -82,33 +72,21 @@ def outputs_and_update(worker: Any, engine: Engine, rows: Rows, max_tokens: int)
 
 def in_process(rank: int, world: int, folder: Path) -> None:
     """Compute everything for one world size; rank 0 saves its results."""
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "0", "DIST_INIT_METHOD": f"file://{folder}/meet_{world}"}
+    be_rank(rank, world, folder)
     rows = share_prompts(torch.load(folder / "rows.pt"))
     found: dict[Any, Any] = {}
     for name, engine in ENGINES.items():
         worker = build_worker(folder, engine)
         for max_tokens in LIMITS:
-            shared = outputs_and_update(worker, engine, rows, max_tokens)
-            with separate_rows(worker.engine):
-                found[name, max_tokens] = (shared, outputs_and_update(worker, engine, rows, max_tokens))
+            results = []
+            for worker.engine.may_share in (True, False):
+                results.append(outputs_and_update(worker, engine, rows, max_tokens))
+            found[name, max_tokens] = results
     if rank == 0:
         torch.save(found, folder / f"{world}.pt")
     dist.destroy_process_group()
 
 
 def all_worlds(_rank: int, worlds: tuple[int, ...], folder: Path) -> None:
-    """Fork the processes of each world size from one that has imported verl."""
-    torch.set_num_threads(1)
-    os.environ["VERL_PLATFORM"] = "cpu"
-    # Read by transformers. In a forked process torch sometimes refuses a new thread: "Invalid thread pool!".
-    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
-    from verl_ext import plugin
-
-    plugin.register()
-    import verl_ext.cpu.engine
-    import verl_ext.influence.worker  # noqa: F401
-
-    keep_precision()
-    for world in worlds:
-        mp.start_processes(in_process, args=(world, folder), nprocs=world, start_method="fork")
+    """Run the worlds of these sizes."""
+    fork_worlds(in_process, worlds, folder, "verl_ext.influence.worker", keep_precision)

@@ -38,10 +38,14 @@ class _Plan:
 
 
 class SharedPromptEngine(FSDPEngineWithLMHead):
-    """Shares prompts wherever that saves tokens and the model's attention takes a mask."""
+    """Shares prompts wherever that saves tokens and the model's attention takes a mask.
 
-    model_config: Any
+    Attributes:
+        may_share: Whether it may; off for comparisons.
+    """
+
     module: Any
+    may_share = True
     _is_sharing = False
 
     def forward_backward_batch(
@@ -81,7 +85,8 @@ class SharedPromptEngine(FSDPEngineWithLMHead):
     def _can_share(self, data: TensorDict) -> bool:
         is_plain = not any(tu.get_non_tensor_data(data=data, key=name, default=False) for name in _OTHER_MODES)
         is_dynamic = tu.get_non_tensor_data(data=data, key="use_dynamic_bsz", default=True)
-        return is_plain and is_dynamic and data["position_ids"].dim() == 2 and takes_masks(self.module)
+        fits = is_plain and is_dynamic and data["position_ids"].dim() == 2
+        return self.may_share and fits and takes_masks(self.module)
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
         """Packed rows, and `Packed` for `prepare_model_outputs`."""
