@@ -22,8 +22,8 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from verl_ext.cpu.shared_prompts import Packed, Row, order_by_prompt, pack, sizes_within, tokens_in_parts
 
-# Sharing must save this much, as longer rows and dense masks cost more per token.
-_MOST_TOKENS = 0.8
+# Sharing must leave at most this share of the tokens, as longer rows and dense masks cost more per token.
+_LARGEST_SHARE = 0.8
 _PACKED = "packed"
 # What other modes of the engine compute from the logits of separate rows.
 _OTHER_MODES = ("use_remove_padding", "use_fused_kernels", "calculate_sum_pi_squared", "distillation_use_topk")
@@ -144,7 +144,7 @@ def best_size(ranks: list[tuple[Mapping[int, int], int]]) -> int | None:
     tokens = {size: sum(sizes[size] for sizes, _ in ranks) for size in common}
     # Of equally many tokens, the larger micro-batches.
     best = min(common, key=lambda size: (tokens[size], -size))
-    return best if tokens[best] <= _MOST_TOKENS * sum(separate for _, separate in ranks) else None
+    return best if tokens[best] <= _LARGEST_SHARE * sum(separate for _, separate in ranks) else None
 
 
 def takes_masks(module: Any) -> bool:

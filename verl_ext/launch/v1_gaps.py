@@ -5,12 +5,12 @@ is refused before Ray starts, unless its value is that which verl uses anyway. t
 verl's code, so that a later release that reads one of them is noticed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_ext.launch.compatibility import Unsupported
+from verl_ext.launch.compatibility import Unsupported, is_set
 from verl_ext.launch.model_backend import ACTOR, CRITIC, FSDP, MEGATRON, REFERENCE, has_critic, has_reference
 
 _MODEL, _ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.rollout"
@@ -181,35 +181,45 @@ _LORA: Mapping[str, tuple[Any, str | None]] = {
     "freeze_vision_projection": (True, None),
     "freeze_language_model": (True, None),
 }
+# For the actor's rank `compatibility` has rows.
+_LORA_OF_CRITIC = {"rank": (0, "lora_rank"), **_LORA}
 # Defaults of the options of the other engines.
-_LORA_ELSEWHERE = {"lora_alpha": 16, "target_modules": "all-linear", "exclude_modules": None, "lora_adapter_path": None}
+_LORA_ELSEWHERE = {
+    "lora_rank": 0,
+    "lora_alpha": 16,
+    "target_modules": "all-linear",
+    "exclude_modules": None,
+    "lora_adapter_path": None,
+}
+
+
+def _lora_options(
+    model: str, options: Mapping[str, tuple[Any, str | None]], has_model: _Condition
+) -> Iterator[Unsupported]:
+    """Megatron's options of LoRA with another engine, and those of the other engines with Megatron."""
+
+    def elsewhere(config: DictConfig) -> bool:
+        return has_model(config) and not _is_megatron(config)
+
+    def with_megatron(config: DictConfig) -> bool:
+        return has_model(config) and _is_megatron(config)
+
+    for name, (default, other) in options.items():
+        key = f"{model}.lora.{name}"
+        if other is None:
+            remedy = "Leave it out: only Megatron reads it"
+            yield _unread(key, default, remedy, only=elsewhere, reader=_ENGINE)
+            continue
+        other_key = f"{model}.{other}"
+        remedy = f"Set {other_key}, which engines other than Megatron read"
+        yield _unread(key, default, remedy, twin=other_key, only=elsewhere, reader=_ENGINE)
+        remedy = f"With Megatron set {key}"
+        yield _unread(other_key, _LORA_ELSEWHERE[other], remedy, twin=key, only=with_megatron, reader=_ENGINE)
+
 
 _LORA_OPTIONS = (
-    *(
-        _unread(
-            f"{_MODEL}.lora.{name}",
-            default,
-            f"Set {_MODEL}.{other}, which engines other than Megatron read"
-            if other
-            else "Leave it out: only Megatron reads it",
-            twin=f"{_MODEL}.{other}" if other else None,
-            only=_is_not_megatron,
-            reader=_ENGINE,
-        )
-        for name, (default, other) in _LORA.items()
-    ),
-    *(
-        _unread(
-            f"{_MODEL}.{other}",
-            _LORA_ELSEWHERE[other],
-            f"With Megatron set {_MODEL}.lora.{name}",
-            twin=f"{_MODEL}.lora.{name}",
-            only=_is_megatron,
-            reader=_ENGINE,
-        )
-        for name, (_, other) in _LORA.items()
-        if other
-    ),
+    *_lora_options(_MODEL, _LORA, _always),
+    *_lora_options(f"{CRITIC}.model", _LORA_OF_CRITIC, has_critic),
 )
 
 # ------------------------------ rollouts, data and the run ------------------------------
@@ -276,7 +286,7 @@ _ALGORITHMS = (
     ),
     Unsupported(
         "algorithm.use_pf_ppo",
-        lambda value, _: bool(value),
+        is_set,
         "verl's v1 trainer reads it only with adv_estimator=gae, and then stores the advantages of resampled rows as "
         "those of other rows. Leave it at false",
     ),
