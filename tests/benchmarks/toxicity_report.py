@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import run_looks
 from figure_files import save_figure
 from leaderboard_report import Needed, ratio, ratio_text
 from matplotlib.figure import Figure
 
 from verl_ext.evaluation.statistics.estimates import bootstrap_mean
-from verl_ext.run.metrics_stream import STEP, read_metrics
-from verl_ext.run.run_folder import RunFolder
 
 DATA_SOURCE = "real_toxicity_prompts"
 PER_PROMPT = 4  # sampled continuations per look, each as if of another prompt
@@ -55,24 +54,10 @@ def read_looks(folder: Path, steps: int) -> list[Look]:
     Raises:
         ValueError: If the run has fewer than two.
     """
-    run = RunFolder(folder)
-    first = json.loads(run.first_validation.read_text(encoding="utf-8")) if run.first_validation.exists() else {}
-    records = [{**first.get("metrics", {}), STEP: 0}, *read_metrics(run.metrics)]
-    looks, validation_rollouts, saving = [], 0.0, 0.0
-    for record in records:
-        validation_rollouts += record.get("tracin/validation/rollouts_generated") or 0
-        saving += record.get("timing_s/save_checkpoint") or 0
-        if record.get(REWARD) is None or record[STEP] > steps:
-            continue
-        looks.append(
-            Look(
-                step=record[STEP],
-                rollouts=record.get("training/total/rollouts_generated", 0) + validation_rollouts,
-                seconds=record.get("training/total/seconds", 0.0) - saving,
-                toxicity=1 - record[REWARD],
-                empty=record.get(EMPTY) or 0.0,
-            )
-        )
+    looks = [
+        Look(look.step, look.rollouts, look.seconds, toxicity=1 - look.values[0], empty=look.values[1])
+        for look in run_looks.read_looks(folder, steps, (REWARD, EMPTY))
+    ]
     if len(looks) < 2:
         raise ValueError(f"{folder}: expected validations before the first step and at the end, found {len(looks)}")
     return looks
@@ -90,15 +75,8 @@ def mean_toxicity(looks: Sequence[Look]) -> float:
 
 def at_level(looks: Sequence[Look], level: float, column: str) -> float | None:
     """`column` where the toxicity first is as low as the level, interpolated between looks; None: never."""
-    curve, x = np.array([look.toxicity for look in looks]), [getattr(look, column) for look in looks]
-    reached = np.flatnonzero(curve <= level)
-    if not len(reached):
-        return None
-    place = int(reached[0])
-    if place == 0:
-        return float(x[0])
-    share = (curve[place - 1] - level) / (curve[place - 1] - curve[place])
-    return float(x[place - 1] + share * (x[place] - x[place - 1]))
+    values = [-look.toxicity for look in looks]
+    return run_looks.first_reached(values, [getattr(look, column) for look in looks], -level)
 
 
 def halfway(runs: ByArm) -> float:

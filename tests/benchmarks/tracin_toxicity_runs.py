@@ -30,22 +30,18 @@ ppo .22; ppo_tracin 1.2x fewer rollouts than ppo, whose advantages are noisier. 
 """
 
 import argparse
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from rate_search import best_rate
 from toxicity_report import PER_PROMPT, mean_toxicity, plain_of, read_looks, write_report
+from whole_runs import ROOT, RunError, WholeRun, finish, missing_files, train
 
-from verl_ext.run.run_folder import RunFolder
-
-ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "outputs/benchmarks/tracin_toxicity"
-PROGRAM = "recipe.tracin.main"
 BASE = "outputs/models/toxicity_base"
 # What the experiment reads, and the script of data_preprocess that makes it.
 NEEDED = {
@@ -53,6 +49,7 @@ NEEDED = {
     f"{BASE}/config.json": "toxicity_model",
     "outputs/models/toxicity_classifier/config.json": "toxicity_classifier",
 }
+SECTION = "data_preprocess/README.md, section Toxicity"
 HELD_OUT = "outputs/data/toxicity/val.parquet"
 STEPS, STEPS_PER_LOOK = 30, 5
 RATES, TUNING_SEED = (2e-3, 4e-3, 8e-3), 100
@@ -76,8 +73,8 @@ ARMS = {"grpo": PLAIN, "grpo_tracin": (), "ppo": (*PPO, *PLAIN), "ppo_tracin": P
 
 
 @dataclass(frozen=True)
-class Run:
-    """One training run.
+class Run(WholeRun):
+    """One of the runs.
 
     Attributes:
         arm: Of `ARMS`.
@@ -86,6 +83,8 @@ class Run:
         output: The benchmark's folder.
         rate: The actor's learning rate.
     """
+
+    program: ClassVar[str] = "recipe.tracin.main"
 
     arm: str
     seed: int
@@ -97,11 +96,6 @@ class Run:
     def folder(self) -> Path:
         """The run folder: metrics, checkpoints, summary."""
         return self.output / "runs" / f"{self.arm}_lr{self.rate:g}_seed{self.seed}"
-
-    @property
-    def log(self) -> Path:
-        """What the command printed."""
-        return self.folder.with_name(f"{self.folder.name}.log")
 
     def overrides(self) -> list[str]:
         """What follows the program's name."""
@@ -116,53 +110,6 @@ class Run:
             *COMMON,
             *ARMS[self.arm],
         ]
-
-    def command(self) -> list[str]:
-        """As a user would write it."""
-        return ["python", "-m", PROGRAM, *self.overrides()]
-
-    def is_finished(self) -> bool:
-        """Whether its folder has a run of this length or longer."""
-        summary = RunFolder(self.folder).read_summary()
-        return summary is not None and summary["global_steps"] >= self.steps
-
-
-class RunError(Exception):
-    """A run ended without its last step."""
-
-
-def train(run: Run) -> int:
-    """Run the command, or resume it; returns its exit status. Ctrl-C is the command's to answer."""
-    run.log.parent.mkdir(parents=True, exist_ok=True)
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    with run.log.open("a", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            [sys.executable, *run.command()[1:]],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:  # it got the signal as well, and ends its engines
-                continue
-
-
-def finish(runs: Sequence[Run], train: Callable[[Run], int] = train) -> None:
-    """Make what is missing, in order.
-
-    Raises:
-        RunError: A run failed or was interrupted; nothing after it is started.
-    """
-    for number, run in enumerate(runs, start=1):
-        if run.is_finished():
-            continue
-        print(f"{number} of {len(runs)}: {run.arm}, rate {run.rate:g}, seed {run.seed}, {run.steps} steps", flush=True)
-        status = train(run)
-        if status != 0 or not run.is_finished():
-            raise RunError(f"{run.folder.name} ended with status {status}: {run.log} says why; this command resumes it")
 
 
 def plan(rates: Mapping[str, float], seeds: int, steps: int, output: Path) -> list[Run]:
@@ -188,15 +135,6 @@ def tuned_rates(arms: Sequence[str], steps: int, output: Path, train: Callable[[
     return {arm: best[plain_of(arm)] for arm in arms}
 
 
-def missing_files(root: Path) -> str | None:
-    """A sentence about what is not there and how it is made; None if all is."""
-    missing = {name: script for name, script in NEEDED.items() if not (root / name).exists()}
-    if not missing:
-        return None
-    scripts = ", ".join(f"data_preprocess.{script}" for script in missing.values())
-    return f"{', '.join(missing)} missing: run {scripts}, as data_preprocess/README.md, section Toxicity, shows"
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -214,11 +152,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     output, given = args.output.resolve(), dict.fromkeys(args.arms, args.rate or RATES[0])
     if args.dry_run:
         for run in plan(given, args.seeds, args.steps, output):
-            print(f"# {run.folder.name}: {'finished' if run.is_finished() else 'to do'}\n{' '.join(run.command())}")
+            print(run.describe())
         return
     if args.report and args.rate is None:
         parser.error("--report needs --rate, the rate of the runs")
-    if not args.report and (problem := missing_files(ROOT)) is not None:
+    if not args.report and (problem := missing_files(ROOT, NEEDED, SECTION)) is not None:
         parser.error(problem)
     try:
         rates = given if args.rate else tuned_rates(args.arms, args.steps, output)

@@ -1,14 +1,12 @@
-"""Runs of tests/benchmarks/tracin_toxicity_runs.py: commands pass all checks; finished runs are skipped."""
+"""Runs of tests/benchmarks/tracin_toxicity_runs.py: commands pass all checks; tuning, and the report."""
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from finished_runs import end
 from hydra import compose, initialize_config_dir
 from stand_ins import make_model, make_toxicity_classifier
 
@@ -21,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import toxicity_report
 import tracin_toxicity_runs
-from tracin_toxicity_runs import ARMS, HELD_OUT, Run, RunError, finish, main, missing_files, plan, tuned_rates
+from tracin_toxicity_runs import ARMS, HELD_OUT, Run, main, plan, tuned_rates
 
 ROOT = Path(__file__).resolve().parents[3]
 RATE = tracin_toxicity_runs.RATES[0]
@@ -30,12 +28,6 @@ RATE = tracin_toxicity_runs.RATES[0]
 def composed(run, *overrides):
     with initialize_config_dir(str(ROOT / "configs"), version_base=None):
         return compose("tracin", overrides=[*run.overrides(), *overrides])
-
-
-def end(run, steps):
-    """Write the summary of a run that has ended."""
-    run.folder.mkdir(parents=True, exist_ok=True)
-    (run.folder / "summary.json").write_text(json.dumps({"global_steps": steps}))
 
 
 @pytest.fixture(scope="module")
@@ -91,78 +83,9 @@ def test_arms_differ_in_the_estimator_and_in_tracin_only(tmp_path):
         assert configs[kind] == configs[f"{kind}_tracin"]
 
 
-def test_what_is_finished_is_skipped_and_what_is_not_is_run(tmp_path):
+def test_arms_take_turns_within_a_seed(tmp_path):
     runs = plan({"grpo": RATE, "ppo": 1e-3}, 2, 8, tmp_path)
     assert [(run.arm, run.seed) for run in runs] == [("grpo", 0), ("ppo", 0), ("grpo", 1), ("ppo", 1)]
-    end(runs[0], 8)
-    end(runs[1], 4)  # of a shorter call: continued
-    end(runs[2], 12)  # of a longer one
-    started = []
-
-    def train(run):
-        started.append(run)
-        end(run, run.steps)
-        return 0
-
-    finish(runs, train)
-    assert started == [runs[1], runs[3]]
-    finish(runs, train)
-    assert len(started) == 2
-
-
-@pytest.mark.parametrize("status", [0, 1])
-def test_a_run_that_does_not_come_to_its_end_stops_the_others(tmp_path, status):
-    started = []
-
-    def train(run):
-        started.append(run)
-        return status
-
-    with pytest.raises(RunError, match=f"grpo_lr0.002_seed0 ended with status {status}: .*0.log says why"):
-        finish(plan({"grpo": RATE}, 2, 8, tmp_path), train)
-    assert len(started) == 1
-
-
-def test_the_command_gets_the_overrides_and_its_output_is_kept(tmp_path, monkeypatch):
-    (tmp_path / "echo_run.py").write_text("import sys\nprint(*sys.argv[1:], sep='\\n')\nsys.exit(3)\n")
-    monkeypatch.setattr(tracin_toxicity_runs, "PROGRAM", "echo_run")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    run = Run("ppo", 0, 8, tmp_path, RATE)
-    assert tracin_toxicity_runs.train(run) == 3
-    assert run.log.read_text().splitlines() == run.overrides()
-
-
-def test_ctrl_c_is_left_to_the_command(tmp_path):
-    """It ends its engines; killing it after a moment would leave them running."""
-    (tmp_path / "slow_run.py").write_text(
-        "import sys, time\n"
-        "print('started', flush=True)\n"
-        "try:\n    time.sleep(60)\n"
-        "except KeyboardInterrupt:\n    time.sleep(1)\n    print('ended', flush=True)\n    sys.exit(5)\n"
-    )
-    code = (
-        "import sys, pathlib\n"
-        f"sys.path.insert(0, {str(ROOT / 'tests/benchmarks')!r})\n"
-        "import tracin_toxicity_runs as runs\n"
-        "runs.PROGRAM = 'slow_run'\n"
-        f"sys.exit(runs.train(runs.Run('grpo', 0, 8, pathlib.Path({str(tmp_path)!r}), {RATE})))\n"
-    )
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=environment,
-        start_new_session=True,
-        # A shell's background jobs ignore SIGINT, and so would this process if the tests run in one.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    log = Run("grpo", 0, 8, tmp_path, RATE).log
-    deadline = time.monotonic() + 60
-    while not (log.exists() and "started" in log.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(30) == 5
-    assert log.read_text().split() == ["started", "ended"]
 
 
 def test_a_dry_run_prints_commands_and_starts_nothing(tmp_path, capsys, monkeypatch):
@@ -176,17 +99,17 @@ def test_a_dry_run_prints_commands_and_starts_nothing(tmp_path, capsys, monkeypa
     assert "algorithm.adv_estimator=gae" in other
 
 
-def test_what_is_missing_is_named_with_its_script(tmp_path, capsys):
-    sentence = missing_files(tmp_path)
-    assert "data_preprocess.toxicity_model" in sentence
-    assert "outputs/data/toxicity/train.parquet" in sentence
-    for name in tracin_toxicity_runs.NEEDED:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert missing_files(tmp_path) is None
+def test_too_short_a_run_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["--steps", "1"])
     assert "--steps of at least 5" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named_with_its_script(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(tracin_toxicity_runs, "ROOT", tmp_path)
+    with pytest.raises(SystemExit):
+        main(["--output", str(tmp_path)])
+    assert "data_preprocess.toxicity_model" in capsys.readouterr().err.replace("\n", " ")
 
 
 def write_results(run, reward):
@@ -215,7 +138,7 @@ def test_an_arms_rate_is_that_of_the_arm_without_tracin(tmp_path):
 
 @pytest.mark.parametrize("report", [[], ["--report"]])
 def test_finished_runs_end_in_a_report(tmp_path, capsys, monkeypatch, report):
-    monkeypatch.setattr(tracin_toxicity_runs, "missing_files", lambda root: None)
+    monkeypatch.setattr(tracin_toxicity_runs, "missing_files", lambda *arguments: None)
     for run in plan({"grpo": 1e-3, "grpo_tracin": 1e-3}, 2, 8, tmp_path):
         write_results(run, {"grpo": 0.75, "grpo_tracin": 0.8}[run.arm])
     options = ["--seeds", "2", "--steps", "8", "--output", str(tmp_path), "--rate", "1e-3", *report]

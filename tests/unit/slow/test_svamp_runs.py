@@ -1,0 +1,154 @@
+"""tests/benchmarks/svamp_runs.py: every arm's command passes all checks, and arms differ in what they are named for."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from finished_runs import end
+from hydra import compose, initialize_config_dir
+from stand_ins import make_data, make_model
+
+from recipe.fast_dapo.recipe import RECIPE
+from verl_ext.launch.train import train
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import svamp_runs
+from svamp_report import ACCURACY, LOOK_SAMPLES
+from svamp_runs import ARMS, LOOKS, Run, evaluate, main
+from whole_runs import RunError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+BATCHES = {
+    "two_phase": "8 prompts x 8 rollouts = 64 rollouts",
+    "choose": "32 prompts x 4 rollouts = 128 rollouts",  # at most
+    "uniform_4": "16 prompts x 4 rollouts = 64 rollouts",
+    "uniform_8": "8 prompts x 8 rollouts = 64 rollouts",
+    "uniform_16": "4 prompts x 16 rollouts = 64 rollouts",
+    "filter_groups": "8 prompts x 8 rollouts = 64 rollouts",
+}
+
+
+def composed(run, *overrides):
+    with initialize_config_dir(str(ROOT / "configs"), version_base=None):
+        return compose("fast_dapo", overrides=[*run.overrides(), *overrides])
+
+
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory):
+    """Overrides for what the experiment reads."""
+    folder = tmp_path_factory.mktemp("svamp")
+    make_model(folder / "model")
+    make_data(folder / "svamp.parquet", range(64), "svamp")
+    make_data(folder / "svamp_test.parquet", range(64, 80), "svamp")
+    return [
+        f"data.train_files={folder}/svamp.parquet",
+        f"data.val_files={folder}/svamp_test.parquet",
+        f"actor_rollout_ref.model.path={folder}/model",
+    ]
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_arms_command_passes_all_checks_before_ray(arm, stand_ins, tmp_path, capsys):
+    environment = dict(os.environ)
+    try:
+        train(composed(Run(arm, 2, ARMS[arm].steps, tmp_path), "dry_run=true", *stand_ins), RECIPE)
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+    printed = capsys.readouterr().out
+    assert BATCHES[arm] in printed
+    assert "= 2 updates" in printed
+
+
+def test_arms_differ_in_their_method_only(tmp_path):
+    configs = {arm: composed(Run(arm, 1, 12, tmp_path)) for arm in ARMS}
+    for arm, config in configs.items():
+        assert config.curriculum.enable == (arm in ("two_phase", "choose"))
+        assert config.algorithm.filter_groups.enable == (arm == "filter_groups")
+        assert config.curriculum.predictor == ("posterior" if arm == "choose" else "none") or arm.startswith("uniform")
+        assert config.algorithm.adv_estimator == ("posterior" if arm == "choose" else "rloo")
+        assert (config.data.seed, config.trainer.total_training_steps) == (1, 12)
+        assert config.trainer.test_freq == config.trainer.save_freq == 12 // LOOKS
+        assert config.actor_rollout_ref.actor.optim.lr == 3e-4
+        assert config.actor_rollout_ref.rollout.temperature == 0.7
+        assert config.actor_rollout_ref.rollout.val_kwargs.n == LOOK_SAMPLES
+        assert config.run_dir == str(tmp_path / f"runs/{arm}_seed1")
+    whole_groups = [config for arm, config in configs.items() if arm not in ("choose",)]
+    assert {
+        c.data.train_batch_size * (c.actor_rollout_ref.rollout.n + c.actor_rollout_ref.rollout.n_continue)
+        for c in whole_groups
+    } == {64}
+
+
+def write_result(folder, shares):
+    """A finished evaluation of problems with these shares of right answers."""
+    folder.mkdir(parents=True)
+    prompts = [{"index": f"svamp/{n}", "avg@8": share, "pass@8": float(share > 0)} for n, share in enumerate(shares)]
+    (folder / "result.json").write_text(json.dumps({"data_sets": [{"prompts": prompts}]}))
+
+
+def write_run(run, accuracy):
+    """A finished run with one look at its end, evaluated."""
+    end(run, run.steps, rollouts_trained=640)
+    record = {ACCURACY: accuracy, "training/global_step": run.steps, "training/total/seconds": 50.0}
+    record["training/total/rollouts_generated"] = 1024
+    (run.folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    write_result(run.evaluation, [accuracy, accuracy])
+
+
+def test_a_report_of_what_is_finished_starts_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(svamp_runs, "execute", None)
+    monkeypatch.setattr(svamp_runs, "finish", None)
+    options = ["--steps", "8", "--output", str(tmp_path), "--report"]
+    with pytest.raises(SystemExit, match=r"no run in .* is finished and evaluated"):
+        main(options)
+    write_result(tmp_path / "untrained", [0.0, 0.1])
+    write_run(Run("uniform_8", 0, 8, tmp_path), 0.2)
+    main(options)
+    printed = capsys.readouterr().out
+    assert "| uniform_8 | 8 | 1,024 | 640 | 50 | 0.200" in printed
+    assert "two_phase |" not in printed
+    assert (tmp_path / "curves.svg").exists()
+
+
+def test_a_dry_run_prints_commands_and_starts_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(svamp_runs, "finish", None)
+    main(["--arms", "uniform_16", "--seed", "3", "--output", str(tmp_path), "--dry-run"])
+    title, command = capsys.readouterr().out.splitlines()
+    assert title == "# uniform_16_seed3: to do"
+    assert command.startswith(
+        "python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu +signal=plain"
+    )
+
+
+def test_runs_are_evaluated_at_their_last_step_after_the_untrained_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(svamp_runs, "missing_files", lambda *arguments: None)
+    monkeypatch.setattr(svamp_runs, "finish", lambda runs: [end(run, run.steps) for run in runs])
+    calls = []
+
+    def execute(command, log):
+        calls.append(command[command.index("--model") + 1])
+        return 7 * ("global_step" in calls[-1])
+
+    monkeypatch.setattr(svamp_runs, "execute", execute)
+    with pytest.raises(SystemExit, match=r"evaluation of .* ended with status 7: .*evaluation\.log says why"):
+        main(["--arms", "two_phase", "--steps", "8", "--output", str(tmp_path)])
+    assert calls == ["outputs/models/smollm2_135m", f"{tmp_path}/runs/two_phase_seed0/checkpoints/global_step_8"]
+
+
+def test_an_evaluation_that_is_there_is_not_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(svamp_runs, "execute", lambda command, log: 1)
+    write_result(tmp_path / "made", [0.5])
+    evaluate("model", tmp_path / "made")
+    with pytest.raises(RunError, match="evaluation of model ended with status 1"):
+        evaluate("model", tmp_path / "missing")
+
+
+def test_what_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(svamp_runs, "ROOT", tmp_path)
+    with pytest.raises(SystemExit, match="make demo-real-data"):
+        main(["--output", str(tmp_path)])
