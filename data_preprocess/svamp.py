@@ -8,10 +8,15 @@ list of `{Body, Question, Answer, Type, …}`; without --input it is ChilleD/SVA
 
 Each question comes after six worked examples written for this purpose, as turns of a chat: a small model then answers
 in their form, with one calculation and its result in `\boxed{}`, and ends. `--examples 0` replaces them by our
-instruction after the question.
+instruction after the question. With --solutions, the column golden_solution has the row's own equation in that form,
+for golden redaction; one row, whose equation has another result than its answer, goes.
 """
 
-from collections.abc import Mapping, Sequence
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from data_preprocess.math.answer import checkable
@@ -41,9 +46,16 @@ EXAMPLES = (
     ),
 )
 
+_OPERATIONS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
 
 def read(row: Mapping[str, Any]) -> MathProblem:
-    """The problem of a row `{Body, Question, Answer, Type}`.
+    """The problem of a row `{Body, Question, Answer, Type, Equation}`.
 
     A body without a final full stop continues in the question, after a comma.
 
@@ -55,7 +67,35 @@ def read(row: Mapping[str, Any]) -> MathProblem:
         raise UnusableRow("no question")
     whole = f"{body} {question}" if body[-1] in ".?!" else f"{body}, {question[0].lower()}{question[1:]}"
     kind = str(row.get("Type") or "").replace("Divison", "Division")  # one row is misspelled
-    return MathProblem(whole, checkable(answer_text(row.get("Answer"))), subject=kind)
+    answer = checkable(answer_text(row.get("Answer")))
+    return MathProblem(whole, answer, subject=kind, solution=_solution(str(row.get("Equation") or ""), answer))
+
+
+def _solution(equation: str, answer: str) -> str:
+    """ "( 76.0 - ( 5.0 + 2.0 ) )" and "69" as "76 - (5 + 2) = 69" and the result in a box; empty if they disagree."""
+    try:
+        right = _value(ast.parse(equation.strip(), mode="eval").body) == Fraction(answer)
+    except (SyntaxError, ValueError, ZeroDivisionError):
+        return ""
+    if not right:
+        return ""
+    text = re.sub(r"(\d)\.0\b", r"\1", equation.strip())
+    text = re.sub(r"^\(\s*(.*?)\s*\)$", r"\1", text).replace("( ", "(").replace(" )", ")")
+    return f"{text} = {answer}\n\\boxed{{{answer}}}"
+
+
+def _value(node: ast.expr) -> Fraction:
+    """Of sums, differences, products and quotients of numbers.
+
+    Raises:
+        ValueError: There is something else.
+        ZeroDivisionError: A divisor is 0.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return Fraction(str(node.value))
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        return _OPERATIONS[type(node.op)](_value(node.left), _value(node.right))
+    raise ValueError(f"not arithmetic: {ast.dump(node)}")
 
 
 DATASET = MathSet(
@@ -64,6 +104,7 @@ DATASET = MathSet(
     read=read,
     held_out=("svamp_test", 300),
     examples=EXAMPLES,
+    has_solutions=True,
 )
 
 

@@ -20,6 +20,7 @@ Gradients = dict[str, torch.Tensor]
 Rows = list[dict[str, torch.Tensor]]
 
 NUM_ROWS, NUM_VALIDATION = 16, 8
+HIDDEN_SIZE = 32
 TEMPERATURE = 0.75
 HORIZON = 11
 MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
@@ -55,7 +56,7 @@ def save_models(folder: Path) -> None:
     tokenizer = build_tokenizer()
     config = Qwen2Config(
         vocab_size=len(tokenizer),
-        hidden_size=32,
+        hidden_size=HIDDEN_SIZE,
         intermediate_size=48,
         num_hidden_layers=2,
         num_attention_heads=2,

@@ -12,8 +12,8 @@ from influence_oracle import FULL, LORA, Rows, keep_precision
 from influence_workers import build_worker, set_loss, training_batch, update_of
 from worlds import be_rank, fork_worlds
 
-# Tokens of the prompts.
-PROMPTS = (18, 25, 21)
+# Tokens of the prompts, and of the beginning that all but the last have in common.
+PROMPTS, BEGINNING = (18, 25, 21), 15
 ENGINES = {
     "lora": Engine(parameters=LORA),
     "full": Engine(parameters=FULL),
@@ -28,6 +28,8 @@ def share_prompts(rows: Rows) -> Rows:
     """The rows with few different prompts, those of a prompt apart from each other."""
     generator = torch.Generator().manual_seed(3)
     prompts = [torch.randint(0, 250, (length,), generator=generator) for length in PROMPTS]
+    for prompt in prompts[:-1]:
+        prompt[:BEGINNING] = prompts[0][:BEGINNING]
     changed = []
     for position, row in enumerate(rows):
         prompt = prompts[position % len(prompts)]

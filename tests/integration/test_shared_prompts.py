@@ -1,4 +1,4 @@
-"""verl's passes with prompts computed once give what they give on separate rows: log-probs, entropies and updates.
+"""verl's passes with prompts and their beginnings computed once give what they give on separate rows.
 
 verl's worker and FSDP2 engine in 1 and 2 CPU processes, no Ray; in float64, so that 1e-10 separates equal from nearly.
 """
@@ -6,8 +6,10 @@ verl's worker and FSDP2 engine in 1 and 2 CPU processes, no Ray; in float64, so 
 import influence_oracle as oracle
 import pytest
 import torch
-from shared_prompt_ranks import ENGINES, LIMITS, all_worlds
+from shared_prompt_ranks import BEGINNING, ENGINES, LIMITS, PROMPTS, all_worlds, share_prompts
 from worlds import Found
+
+from verl_ext.cpu.shared_prompts import Row, families, order_by_prompt
 
 TOLERANCE = {"fp64": 1e-10, "fp32": 1e-5}
 
@@ -34,6 +36,16 @@ def test_log_probs_entropies_and_updates_are_those_of_separate_rows(
         assert shared[key].shape == separate[key].shape
         assert (shared[key] - separate[key]).norm() <= tolerance * separate[key].norm()
         assert separate[key].norm() > 0
+
+
+def test_two_of_the_prompts_share_their_beginning():
+    rows = share_prompts([{"responses": torch.zeros(oracle.HORIZON // 2)}] * oracle.NUM_ROWS)
+    known = [Row(tuple(row["prompts"].tolist()), len(row["responses"])) for row in rows]
+    ordered = [known[position] for position in order_by_prompt(known, oracle.HIDDEN_SIZE)]
+    shared = {
+        family.shared: len({row.prompt for row in family.rows}) for family in families(ordered, oracle.HIDDEN_SIZE)
+    }
+    assert shared == {BEGINNING: 2, PROMPTS[-1]: 1}
 
 
 @pytest.mark.parametrize("world", [1, 2])

@@ -112,6 +112,43 @@ def test_a_body_of_svamp_without_an_end_goes_on_in_the_question(row: dict[str, A
     assert script("svamp").DATASET.read(row).question == question
 
 
+@pytest.mark.parametrize(
+    ("equation", "answer", "solution"),
+    [
+        ("( 76.0 - 25.0 )", 51.0, "76 - 25 = 51"),
+        ("( ( 8.0 + 10.0 ) / 3.0 )", 6.0, "(8 + 10) / 3 = 6"),
+        ("( 10.0 * ( 9.5 - 2.0 ) )", 75.0, "10 * (9.5 - 2) = 75"),
+        ("7.0", 7.0, "7 = 7"),
+        ("( 4.0 - 2.0 )", 1.0, None),  # another result
+        ("( 4.0 / 0.0 )", 1.0, None),
+        ("open('a')", 1.0, None),
+        ("( 4.0 -", 4.0, None),
+        (None, 4.0, None),
+    ],
+)
+def test_svamps_equation_is_a_worked_solution_in_the_examples_form(
+    equation: str | None, answer: float, solution: str | None
+):
+    problem = script("svamp").DATASET.read({**SVAMP, "Equation": equation, "Answer": answer})
+    assert problem.solution == ("" if solution is None else f"{solution}\n\\boxed{{{answer:.0f}}}")
+
+
+def test_svamps_solutions_are_written_on_request(tmp_path: Path):
+    rows = [
+        {**SVAMP, "Body": f"Tom has {n} pens.", "Answer": n + 1.0, "Equation": f"( {n}.0 + 1.0 )"} for n in range(9)
+    ]
+    rows[4]["Equation"] = "( 1.0 + 1.0 )"
+    (tmp_path / "svamp.json").write_text(json.dumps(rows))
+    arguments = ["--input", str(tmp_path / "svamp.json"), "--local_save_dir", str(tmp_path), "--holdout_size", "2"]
+    script("svamp").main([*arguments, "--solutions"])
+    made = [row for name in ("svamp", "svamp_test") for row in pq.read_table(tmp_path / f"{name}.parquet").to_pylist()]
+    truths = sorted(row["reward_model"]["ground_truth"] for row in made)
+    assert truths == [str(n + 1) for n in range(9) if n != 4]
+    for row in made:
+        truth = int(row["reward_model"]["ground_truth"])
+        assert row["golden_solution"] == f"{truth - 1} + 1 = {truth}\n\\boxed{{{truth}}}"
+
+
 def test_all_sets_can_be_trained_on_together(tmp_path: Path):
     import datasets
 

@@ -20,9 +20,9 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.seqlen_balancing import restore_dynamic_batch
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from verl_ext.cpu.shared_prompts import Packed, Row, order_by_prompt, pack, sizes_within, tokens_in_parts
+from verl_ext.cpu.shared_prompts import Packed, Row, costs_by_size, order_by_prompt, pack, row_cost
 
-# Sharing must leave at most this share of the tokens, as longer rows and dense masks cost more per token.
+# Sharing must leave at most this share of the estimated cost.
 _LARGEST_SHARE = 0.8
 _PACKED = "packed"
 # What other modes of the engine compute from the logits of separate rows.
@@ -70,17 +70,19 @@ class SharedPromptEngine(FSDPEngineWithLMHead):
     def _plan(self, data: TensorDict) -> _Plan | None:
         """The ranks' common plan; None if they should not share."""
         rows = _rows(data) if self._can_share(data) else []
-        order = order_by_prompt(rows)
+        hidden_size = self._hidden_size
+        order = order_by_prompt(rows, hidden_size)
         ordered = [rows[position] for position in order]
-        sizes = {
-            size: tokens_in_parts(ordered, size)
-            for size in sizes_within(ordered, data["max_token_len_per_gpu"] if ordered else 0)
-        }
-        own = (sizes, sum(len(row.prompt) + row.response_length for row in rows))
+        costs = costs_by_size(ordered, data["max_token_len_per_gpu"] if ordered else 0, hidden_size)
+        own = (costs, sum(row_cost(len(row.prompt) + row.response_length, hidden_size) for row in rows))
         ranks: list[Any] = [None] * self.get_data_parallel_size()
         torch.distributed.all_gather_object(ranks, own, group=self.get_data_parallel_group())
         size = best_size(ranks)
         return None if size is None else _Plan(order, size)
+
+    @property
+    def _hidden_size(self) -> int:
+        return self.model_config.hf_config.get_text_config().hidden_size
 
     def _can_share(self, data: TensorDict) -> bool:
         is_plain = not any(tu.get_non_tensor_data(data=data, key=name, default=False) for name in _OTHER_MODES)
@@ -93,7 +95,7 @@ class SharedPromptEngine(FSDPEngineWithLMHead):
         if not self._is_sharing:
             return super().prepare_model_inputs(micro_batch)
         pad_id = tu.get_non_tensor_data(data=micro_batch, key="pad_token_id", default=0)
-        packed = pack(micro_batch["prompts"].unbind(), micro_batch["responses"].unbind(), pad_id)
+        packed = pack(micro_batch["prompts"].unbind(), micro_batch["responses"].unbind(), pad_id, self._hidden_size)
         inputs = {
             "input_ids": packed.input_ids_GL,
             "position_ids": packed.position_ids_GL,
@@ -132,19 +134,19 @@ def _rows(data: TensorDict) -> list[Row]:
     return [Row(tuple(prompt.tolist()), length) for prompt, length in zip(prompts, lengths, strict=True)]
 
 
-def best_size(ranks: list[tuple[Mapping[int, int], int]]) -> int | None:
-    """Rows per micro-batch that all ranks can have and that leave the fewest tokens; None if that saves too little.
+def best_size(ranks: list[tuple[Mapping[int, float], float]]) -> int | None:
+    """Rows per micro-batch that all ranks can have and that cost least; None if that saves too little.
 
     Args:
-        ranks: Of every rank: number of rows per micro-batch -> tokens; and tokens of separate rows.
+        ranks: Of every rank: number of rows per micro-batch -> cost; and cost of separate rows.
     """
-    common = set.intersection(*(set(sizes) for sizes, _ in ranks))
+    common = set.intersection(*(set(costs) for costs, _ in ranks))
     if not common:
         return None
-    tokens = {size: sum(sizes[size] for sizes, _ in ranks) for size in common}
-    # Of equally many tokens, the larger micro-batches.
-    best = min(common, key=lambda size: (tokens[size], -size))
-    return best if tokens[best] <= _LARGEST_SHARE * sum(separate for _, separate in ranks) else None
+    total = {size: sum(costs[size] for costs, _ in ranks) for size in common}
+    # Of equal costs, the larger micro-batches.
+    best = min(common, key=lambda size: (total[size], -size))
+    return best if total[best] <= _LARGEST_SHARE * sum(separate for _, separate in ranks) else None
 
 
 def takes_masks(module: Any) -> bool:

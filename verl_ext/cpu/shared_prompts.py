@@ -1,19 +1,21 @@
-"""Rows with the same prompt as one row of a model's input, so that the prompt is computed once. Pure.
+"""Rows with the same prompt, or the same beginning of it, as one row of a model's input, so that it is computed once.
 
-The rollouts of a prompt repeat its tokens. With a mask they fit into one row,
+The rollouts of a prompt repeat its tokens, and prompts may begin alike: with a system prompt, with worked examples.
+With a mask they fit into one row,
 
-    prompt | response 1 | response 2 | ...
+    beginning | rest of prompt 1 | response 1 | response 2 | ... | rest of prompt 2 | response 1 | ...
 
-in which the positions of every response continue those of the prompt, and a token attends to the prompt and to its own
-response. Every token then sees what it sees in its own row, so log-probs and gradients are those of separate rows, up
-to rounding. It is the layout of Prefix Grouper (https://arxiv.org/abs/2506.05433), with a dense mask instead of two
-calls of attention: simple, and fast enough for rows of several hundred tokens.
+in which the positions of every part continue those of what it follows in its own row, and a token attends to the
+beginning, to its own prompt and to its own response. Every token then sees what it sees in its own row, so log-probs
+and gradients are those of separate rows, up to rounding. For one prompt it is the layout of Prefix Grouper
+(https://arxiv.org/abs/2506.05433), with a dense mask instead of two calls of attention: simple, and fast enough for
+rows of some thousand tokens. Pure.
 
-Letters of shapes: G distinct prompts, L tokens of the longest packed row, K columns with logits, N predicted tokens.
+Letters of shapes: G packed rows, L tokens of the longest packed row, K columns with logits, N predicted tokens.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import torch
@@ -33,51 +35,113 @@ class Row:
     response_length: int
 
 
-def order_by_prompt(rows: Sequence[Row]) -> list[int]:
-    """Positions of the rows: those of a prompt next to each other, and prompts by their packed length."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for position, row in enumerate(rows):
-        groups.setdefault(row.prompt, []).append(position)
-    by_length = sorted(groups.values(), key=lambda group: _packed_length([rows[position] for position in group]))
-    return [position for group in by_length for position in group]
+def row_cost(length: int, hidden_size: int) -> float:
+    """Of a row with a dense mask, in tokens of a short row.
+
+    Per token and layer, a transformer's matrices take about 24 h^2 operations, and attention to L tokens 4 L h.
+
+    Args:
+        length: L.
+        hidden_size: h.
+    """
+    return length * (1 + length / (6 * hidden_size))
 
 
-def sizes_within(rows: Sequence[Row], max_tokens: int) -> list[int]:
-    """Numbers of rows per micro-batch that divide their number, and leave no micro-batch too large.
+@dataclass(frozen=True)
+class Family:
+    """Neighbouring rows that become one packed row.
+
+    Attributes:
+        rows: At least one; equal prompts next to each other.
+        shared: Number of tokens with which all of their prompts begin.
+    """
+
+    rows: tuple[Row, ...]
+    shared: int
+
+    @property
+    def length(self) -> int:
+        """Tokens of the packed row."""
+        rests = sum(len(prompt) - self.shared for prompt, _ in groupby(row.prompt for row in self.rows))
+        return self.shared + rests + sum(row.response_length for row in self.rows)
+
+    def with_next(self, other: "Family") -> "Family":
+        """Both in one packed row."""
+        common = _common_length(self.rows[-1].prompt, other.rows[0].prompt)
+        return Family(self.rows + other.rows, min(self.shared, other.shared, common))
+
+
+def families(rows: Sequence[Row], hidden_size: int) -> Iterator[Family]:
+    """Rows of a prompt, with those of the next prompts as long as one packed row costs less than two."""
+    last: Family | None = None
+    for prompt, group in groupby(rows, key=lambda row: row.prompt):
+        following = Family(tuple(group), len(prompt))
+        if last is None:
+            last = following
+            continue
+        both = last.with_next(following)
+        if row_cost(both.length, hidden_size) < sum(row_cost(each.length, hidden_size) for each in (last, following)):
+            last = both
+        else:
+            yield last
+            last = following
+    if last is not None:
+        yield last
+
+
+def _common_length(first: tuple[int, ...], second: tuple[int, ...]) -> int:
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
+
+
+def order_by_prompt(rows: Sequence[Row], hidden_size: int) -> list[int]:
+    """Positions of the rows: those of a packed row next to each other, and packed rows by their length."""
+    by_prompt = sorted(range(len(rows)), key=lambda position: rows[position].prompt)
+    left = iter(by_prompt)
+    found = [
+        (family.length, [next(left) for _ in family.rows])
+        for family in families([rows[position] for position in by_prompt], hidden_size)
+    ]
+    found.sort(key=lambda pair: pair[0])
+    return [position for _, positions in found for position in positions]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What a micro-batch takes: G packed rows, padded to L tokens."""
+
+    num_rows: int
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        """G x L."""
+        return self.num_rows * self.length
+
+
+def micro_batches(rows: Sequence[Row], size: int, hidden_size: int) -> list[MicroBatch]:
+    """Of `size` rows each, in the order of `order_by_prompt`."""
+    parts = (rows[start : start + size] for start in range(0, len(rows), size))
+    lengths = [[family.length for family in families(part, hidden_size)] for part in parts]
+    return [MicroBatch(len(each), max(each)) for each in lengths]
+
+
+def costs_by_size(rows: Sequence[Row], max_tokens: int, hidden_size: int) -> dict[int, float]:
+    """Cost of all micro-batches, by their number of rows: numbers that divide that of all rows, and leave no
+    micro-batch too large.
 
     Args:
         rows: In the order of `order_by_prompt`.
         max_tokens: Most tokens of a packed micro-batch, padding included.
+        hidden_size: Of the model.
     """
-    count = len(rows)
-    return [
-        size
-        for size in range(1, count + 1)
-        if count % size == 0 and all(packed_tokens(part) <= max_tokens for part in _parts(rows, size))
-    ]
-
-
-def tokens_in_parts(rows: Sequence[Row], size: int) -> int:
-    """Tokens of all packed micro-batches with this many rows each, padding included."""
-    return sum(packed_tokens(part) for part in _parts(rows, size))
-
-
-def packed_tokens(rows: Sequence[Row]) -> int:
-    """G x L of rows in the order of `order_by_prompt`."""
-    lengths = [_packed_length(group) for group in _groups(rows)]
-    return len(lengths) * max(lengths, default=0)
-
-
-def _parts(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
-    return (rows[start : start + size] for start in range(0, len(rows), size))
-
-
-def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    return (list(group) for _, group in groupby(rows, key=lambda row: row.prompt))
-
-
-def _packed_length(group: Sequence[Row]) -> int:
-    return len(group[0].prompt) + sum(row.response_length for row in group)
+    costs = {}
+    for size in range(1, len(rows) + 1):
+        if len(rows) % size == 0:
+            found = micro_batches(rows, size, hidden_size)
+            if max(batch.tokens for batch in found) <= max_tokens:
+                costs[size] = sum(batch.num_rows * row_cost(batch.length, hidden_size) for batch in found)
+    return costs
 
 
 @dataclass(frozen=True)
@@ -107,58 +171,90 @@ class Packed:
     place_N: Tensor
 
 
-def pack(prompts: Sequence[Tensor], responses: Sequence[Tensor], pad_id: int) -> Packed:
+@dataclass
+class _PackedRow:
+    """A packed row in the making: of every token its id, its position, its prompt and its response.
+
+    Prompts and responses have numbers from 1; what belongs to all of them has 0.
+    """
+
+    ids: list[Tensor] = field(default_factory=list)
+    positions: list[Tensor] = field(default_factory=list)
+    prompts: list[Tensor] = field(default_factory=list)
+    responses: list[Tensor] = field(default_factory=list)
+    length: int = 0
+
+    def append(self, ids: Tensor, position: int, prompt: int, response: int) -> None:
+        """Tokens from a position on."""
+        self.ids.append(ids)
+        self.positions.append(position + torch.arange(len(ids)))
+        self.prompts.append(torch.full((len(ids),), prompt))
+        self.responses.append(torch.full((len(ids),), response))
+        self.length += len(ids)
+
+
+def pack(prompts: Sequence[Tensor], responses: Sequence[Tensor], pad_id: int, hidden_size: int) -> Packed:
     """Pack rows.
 
     Args:
-        prompts: Token ids of every row's prompt, at least one; equal ones must be next to each other to be shared.
+        prompts: Token ids of every row's prompt, at least one; only neighbours are shared.
         responses: Of its response.
         pad_id: For padding.
+        hidden_size: Of the model.
     """
-    ids: list[list[Tensor]] = []
-    positions: list[list[Tensor]] = []
-    # 0 for the prompt's tokens, another number for each response.
-    segments: list[list[Tensor]] = []
+    rows = [Row(tuple(prompt.tolist()), len(answer)) for prompt, answer in zip(prompts, responses, strict=True)]
+    packed_rows: list[_PackedRow] = []
     groups: list[Tensor] = []
     columns: list[Tensor] = []
     places: list[Tensor] = []
-    begin, last = 0, None
-    for prompt, response in zip(prompts, responses, strict=True):
-        if last is None or not torch.equal(prompt, last):
-            ids.append([prompt])
-            positions.append([torch.arange(len(prompt))])
-            segments.append([torch.zeros(len(prompt), dtype=torch.long)])
-            last = prompt
-        used = sum(len(part) for part in ids[-1])
-        continued = torch.arange(len(response))
-        # The first token is predicted by the prompt's last, the others by the one before.
-        predicting = used - 1 + continued
-        if len(response):
-            predicting[0] = len(prompt) - 1
-        groups.append(torch.full_like(predicting, len(ids) - 1))
-        columns.append(predicting)
-        places.append(begin + len(prompt) - 1 + continued)
-        ids[-1].append(response)
-        positions[-1].append(len(prompt) + continued)
-        segments[-1].append(torch.full_like(continued, len(ids[-1]) - 1))
-        begin += len(prompt) + len(response)
+    number = begin = 0
+    for family in families(rows, hidden_size):
+        packed_row = _PackedRow()
+        packed_row.append(prompts[number][: family.shared], 0, 0, 0)
+        last, end, num_prompts = None, 0, 0
+        for row in family.rows:
+            prompt, response = prompts[number], responses[number]
+            if row.prompt != last:
+                last, num_prompts = row.prompt, num_prompts + 1
+                packed_row.append(prompt[family.shared :], family.shared, num_prompts, 0)
+                # A prompt may be the beginning of the others.
+                end = (packed_row.length if len(prompt) > family.shared else family.shared) - 1
+            continued = torch.arange(len(response))
+            # The first token is predicted by the prompt's last, the others by the one before.
+            predicting = packed_row.length - 1 + continued
+            predicting[:1] = end
+            groups.append(torch.full_like(predicting, len(packed_rows)))
+            columns.append(predicting)
+            places.append(begin + len(prompt) - 1 + continued)
+            number += 1
+            packed_row.append(response, len(prompt), num_prompts, number)
+            begin += len(prompt) + len(response)
+        packed_rows.append(packed_row)
 
-    input_ids_GL, position_ids_GL, segment_GL = (
-        torch.nn.utils.rnn.pad_sequence([torch.cat(parts) for parts in rows], batch_first=True, padding_value=padding)
-        for rows, padding in ((ids, pad_id), (positions, 0), (segments, -1))
+    input_ids_GL, position_ids_GL, prompt_GL, response_GL = (
+        torch.nn.utils.rnn.pad_sequence([torch.cat(parts) for parts in each], batch_first=True, padding_value=padding)
+        for each, padding in (
+            ([row.ids for row in packed_rows], pad_id),
+            ([row.positions for row in packed_rows], 0),
+            ([row.prompts for row in packed_rows], -1),
+            ([row.responses for row in packed_rows], -1),
+        )
     )
     is_earlier_LL = torch.ones(2 * (input_ids_GL.shape[1],), dtype=torch.bool).tril()
-    sees_GLL = (segment_GL[:, None, :] == 0) | (segment_GL[:, None, :] == segment_GL[:, :, None])
-    column_N = torch.cat(columns)
-    columns_K, column_N = torch.unique(column_N, return_inverse=True)
+    columns_K, column_N = torch.unique(torch.cat(columns), return_inverse=True)
     return Packed(
         input_ids_GL,
         position_ids_GL,
-        is_earlier_LL & sees_GLL,
+        is_earlier_LL & _is_common_or_own(prompt_GL) & _is_common_or_own(response_GL),
         columns_K,
         torch.cat(groups),
         column_N,
         torch.cat([*responses]),
-        torch.repeat_interleave(torch.tensor([len(response) for response in responses])),
+        torch.repeat_interleave(torch.tensor([row.response_length for row in rows])),
         torch.cat(places),
     )
+
+
+def _is_common_or_own(part_GL: Tensor) -> Tensor:
+    """[G, L, L]: whether what a token sees belongs to all parts, or to its own."""
+    return (part_GL[:, None, :] == 0) | (part_GL[:, None, :] == part_GL[:, :, None])
