@@ -10,7 +10,7 @@ a separate run folder, with
 
     two_phase        as the experiment is: 8 prompts of 4 + 4 rollouts, of 48 screened at a time
     choose           the recipe's default: 32 prompts of 2 rollouts, and 2 more if these differ
-    uniform_4, _8, _16   +signal=plain: so many rollouts per prompt, 64 per batch
+    uniform_4, _8, _16   +signal=plain: rollouts per prompt, 64 per batch
     filter_groups    verl's dynamic sampling: 8 prompts of 8 rollouts with mixed results
 
 All make two updates per batch, with RLOO (choose: its posterior baseline) at the experiment's rate. Each has as
