@@ -21,6 +21,7 @@ EXPERIMENTS = sorted(path.stem for path in (ROOT / "configs/experiment").glob("*
 ON_CPU = (
     "arithmetic_demo",
     "arithmetic_two_phase",
+    "smollm2_golden_cpu",
     "smollm2_reasoning_gym_cpu",
     "smollm2_svamp_cpu",
     "smollm2_toxicity_cpu",
@@ -43,7 +44,8 @@ def _compose(*overrides: str, recipe: str = "fast_dapo") -> DictConfig:
 
 def _recipe_of(experiment: str) -> str:
     """The configuration that a command adds the experiment to."""
-    by_prefix = {"tracin_": "tracin", "smollm2_toxicity": "tracin", "golden_": "golden_redaction"}
+    by_prefix = {"tracin_": "tracin", "smollm2_toxicity": "tracin"}
+    by_prefix |= {"golden_": "golden_redaction", "smollm2_golden": "golden_redaction"}
     return next((recipe for prefix, recipe in by_prefix.items() if experiment.startswith(prefix)), "fast_dapo")
 
 
