@@ -1,4 +1,4 @@
-"""Old log-probs and an update on SmolLM2-135M, with prompts computed once and with separate rows, taking turns.
+"""Old log-probs and an update on SmolLM2-135M: what prompts share computed once, against separate rows, in turns.
 
     python tests/benchmarks/shared_prompts.py          # after `make demo-real-data`; a few minutes on two idle cores
 
@@ -9,6 +9,8 @@ micro-batches of at most 1,664 tokens. An update is on half of the rows, as ther
 
 PREDICTION, written before the first run: of 25,000 tokens 4,000 remain (6 times fewer), and as the logits of prompts
 are also left out, log-probs take a sixth of the time, an update a fifth (the optimizer's step is the same).
+Measured: 7.3 and 7.8 times faster. SECOND PREDICTION, before the common beginning of prompts was also computed once:
+of 4,000 tokens 1,800 remain, so about 14 times faster than separate rows.
 """
 
 import argparse

@@ -16,7 +16,8 @@ a separate run folder, with
 All make two updates per batch, with RLOO (choose: its posterior baseline) at the experiment's rate. Each has as
 many steps as it takes to generate about 4,600 rollouts. Runs end with `recipe.fast_dapo.evaluate`: the 300 held-out
 problems, 8 answers each. During a run, 2 answers per problem are evaluated four times. Neither counts as rollouts or as
-seconds, and nor do start-up and checkpoints. Finished runs are skipped, and interrupted ones resume.
+seconds, and nor do start-up and checkpoints. Finished runs are skipped, and interrupted ones resume. A processor
+without bfloat16 computes in float32.
 
 PREDICTION, written before the first run of this script; `make demo-real`, with two phases, had ended at .141 after
 6,932 rollouts. At equal rollouts: two_phase .13, choose .13, filter_groups .12, uniform_4 .115, uniform_8 .11,
@@ -35,6 +36,8 @@ from typing import ClassVar
 
 from svamp_report import LOOK_SAMPLES, Outcome, read_outcome, write_report
 from whole_runs import ROOT, RunError, WholeRun, execute, finish, missing_files
+
+from verl_ext.launch.preflight.machine import IN_FLOAT32, has_bfloat16
 
 OUTPUT = ROOT / "outputs/benchmarks/svamp"
 MODEL, HELD_OUT = "outputs/models/smollm2_135m", "outputs/data/svamp/svamp_test.parquet"
@@ -135,6 +138,7 @@ class Run(WholeRun):
             "data.val_max_samples=-1",
             f"actor_rollout_ref.rollout.val_kwargs.n={LOOK_SAMPLES}",
             f"data.seed={self.seed}",
+            *(f"{name}={value}" for name, value in IN_FLOAT32.items() if not has_bfloat16()),
         ]
 
 

@@ -53,7 +53,7 @@ def _changed(config: DictConfig, **settings: object) -> DictConfig:
 def test_shipped_experiments_have_known_names_only(recipe: str):
     known = _compose(recipe=recipe)
     for file in sorted((ROOT / "configs/experiment").glob("*.yaml")):
-        is_golden = file.stem.startswith("golden")
+        is_golden = "golden" in file.stem
         if is_golden == (recipe == "golden_redaction") and (recipe == "tracin") <= file.stem.startswith("tracin"):
             assert options.unknown_options(_compose(f"+experiment={file.stem}", recipe=recipe), known) == [], file
     assert options.unknown_options(_compose("+backend=cpu", recipe=recipe), known) == []
@@ -353,6 +353,31 @@ def test_folders_that_cannot_be_written_to(tmp_path: Path):
     assert machine.output_problem(str(tmp_path / "new/folder")) is None
     assert machine.output_problem(str(tmp_path / "file/below")) == f"{tmp_path / 'file'} is a file: name a folder"
     assert machine.output_problem("s3://bucket/run") is None
+
+
+@pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16", "bf16"])
+def test_processors_with_bfloat16(flag: str, tmp_path: Path):
+    (file := tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: fpu avx2 {flag} sse\n")
+    assert machine.has_bfloat16(file)
+    file.write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512f sse\n")
+    assert not machine.has_bfloat16(file)
+    assert machine.has_bfloat16(tmp_path / "missing")
+
+
+def test_bfloat16_on_a_processor_without_it(config: DictConfig, monkeypatch: pytest.MonkeyPatch):
+    asked = _changed(config, actor_rollout_ref__rollout__dtype="bfloat16")
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: True)
+    assert machine.bfloat16_warnings(asked) == []
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: False)
+    assert machine.bfloat16_warnings(config) == []
+    (warning,) = machine.bfloat16_warnings(asked)
+    assert warning.startswith("actor_rollout_ref.rollout.dtype=bfloat16: this processor has no")
+    assert warning.endswith("slower than with actor_rollout_ref.rollout.dtype=float32")
+    both = {"actor_rollout_ref__actor__fsdp_config__mixed_precision__param_dtype": "bf16"}
+    (warning,) = machine.bfloat16_warnings(_changed(asked, **both))
+    assert warning.endswith("param_dtype=fp32")
+    assert "dtype=bfloat16 and actor_rollout_ref.actor.fsdp" in warning
+    assert machine.bfloat16_warnings(_changed(asked, trainer__device="cuda")) == []
 
 
 def test_more_devices_than_there_are(config: DictConfig, monkeypatch: pytest.MonkeyPatch):

@@ -142,6 +142,7 @@ def check_rest(config: DictConfig, *, scores_rollouts: bool, success: Success | 
         found.problems += problems
         found.warnings += warnings
     _check_packages(config, found)
+    found.warnings += machine.bfloat16_warnings(config)
     if config.dry_run:
         found.rows += machine.device_rows(config)
     else:

@@ -9,6 +9,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_ext.cluster.pools import DevicePool, device_pools, first_without_room
 
+# Of /proc/cpuinfo: instructions for bfloat16 on x86 and on Arm.
+_BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+# What makes a run on CPUs compute in float32.
+IN_FLOAT32 = {
+    "actor_rollout_ref.rollout.dtype": "float32",
+    "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32",
+}
 # Where a run writes besides its folder.
 _OUTPUTS = ("trainer.default_local_dir", "trainer.rollout_data_dir", "trainer.validation_data_dir")
 
@@ -40,6 +47,21 @@ def num_devices(device: str) -> int:
 
     backend = getattr(torch, device, None)
     return int(backend.device_count()) if backend is not None else 0
+
+
+def has_bfloat16(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this machine's processor has instructions for bfloat16; True where the file is missing."""
+    return not cpuinfo.exists() or not _BFLOAT16_FLAGS.isdisjoint(cpuinfo.read_text(encoding="utf-8").split())
+
+
+def bfloat16_warnings(config: DictConfig) -> list[str]:
+    """A sentence about a run on CPUs that computes in bfloat16 where the processor cannot."""
+    asked = {name: value for name in IN_FLOAT32 if (value := OmegaConf.select(config, name)) in ("bfloat16", "bf16")}
+    if config.trainer.device != "cpu" or not asked or has_bfloat16():
+        return []
+    here = " and ".join(f"{name}={value}" for name, value in asked.items())
+    instead = " ".join(f"{name}={IN_FLOAT32[name]}" for name in asked)
+    return [f"{here}: this processor has no instructions for it and is many times slower than with {instead}"]
 
 
 def device_rows(config: DictConfig) -> Iterator[tuple[str, str]]:
