@@ -182,6 +182,8 @@ class Sampler:
             options = {"dtype": "float32", "kv_cache_memory_bytes": int(kv_cache_gib * 2**30)}
             # A prompt that is split in two rewinds its request's generator, which is impossible on a CPU.
             options["enable_chunked_prefill"] = False
+            # Prefixes are cached in whole blocks; the default on CPUs is 128 tokens.
+            options["block_size"] = 32
         elif gpu_memory_utilization is not None:
             options = {"gpu_memory_utilization": gpu_memory_utilization}
         try:
