@@ -74,13 +74,14 @@ def read(row: Mapping[str, Any]) -> MathProblem:
 def _solution(equation: str, answer: str) -> str:
     """ "( 76.0 - ( 5.0 + 2.0 ) )" and "69" as "76 - (5 + 2) = 69" and the result in a box; empty if they disagree."""
     try:
-        right = _value(ast.parse(equation.strip(), mode="eval").body) == Fraction(answer)
+        # Written out again with no more brackets than it needs.
+        tree = ast.parse(re.sub(r"(\d)\.0\b", r"\1", equation.strip()), mode="eval")
+        right = _value(tree.body) == Fraction(answer)
     except (SyntaxError, ValueError, ZeroDivisionError):
         return ""
     if not right:
         return ""
-    text = re.sub(r"(\d)\.0\b", r"\1", equation.strip())
-    text = re.sub(r"^\(\s*(.*?)\s*\)$", r"\1", text).replace("( ", "(").replace(" )", ")")
+    text = ast.unparse(tree)
     return f"{text} = {answer}\n\\boxed{{{answer}}}"
 
 
