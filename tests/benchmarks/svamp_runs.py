@@ -14,7 +14,7 @@ a separate run folder, with
     filter_groups    verl's dynamic sampling: 8 prompts of 8 rollouts with mixed results
 
 All make two updates per batch, with RLOO (choose: its posterior baseline) at the experiment's rate. Each has as
-many steps as it takes to generate about 4,600 rollouts. Runs end with `recipe.fast_dapo.evaluate`: the 300 held-out
+many steps as it takes to generate about 5,000 rollouts. Runs end with `recipe.fast_dapo.evaluate`: the 300 held-out
 problems, 8 answers each. During a run, 2 answers per problem are evaluated four times. Neither counts as rollouts or as
 seconds, and nor do start-up and checkpoints. Finished runs are skipped, and interrupted ones resume. A processor
 without bfloat16 computes in float32.
@@ -52,7 +52,7 @@ class Arm:
 
     Attributes:
         settings: Hydra overrides.
-        steps: In which it generates about 4,600 rollouts.
+        steps: In which it generates about 5,000 rollouts.
     """
 
     settings: tuple[str, ...]
@@ -86,11 +86,11 @@ CHOOSE = (
 FILTER = ("data.gen_batch_size=1", "algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc")
 ARMS = {
     "two_phase": Arm((), 20),
-    "choose": Arm(CHOOSE, 64),
-    "uniform_4": Arm(uniform(16, 4), 72),
-    "uniform_8": Arm(uniform(8, 8), 72),
-    "uniform_16": Arm(uniform(4, 16), 72),
-    "filter_groups": Arm(uniform(8, 8, *FILTER), 16),
+    "choose": Arm(CHOOSE, 70),
+    "uniform_4": Arm(uniform(16, 4), 78),
+    "uniform_8": Arm(uniform(8, 8), 78),
+    "uniform_16": Arm(uniform(4, 16), 78),
+    "filter_groups": Arm(uniform(8, 8, *FILTER), 17),
 }
 
 
