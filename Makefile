@@ -104,7 +104,7 @@ demo-real-data: setup
 	@test -f $(REAL_DATA)/svamp.parquet || $(PY) -m data_preprocess.svamp --input $(SVAMP) --local_save_dir $(REAL_DATA)
 
 # For processors without native bfloat16, where it is much slower.
-IN_FLOAT32 = $(if $(shell grep -Eom1 'avx512_bf16|amx_bf16' /proc/cpuinfo),,actor_rollout_ref.rollout.dtype=float32 \
+IN_FLOAT32 = $(if $(shell grep -Eowm1 'avx512_bf16|amx_bf16|bf16' /proc/cpuinfo),,actor_rollout_ref.rollout.dtype=float32 \
 	actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32)
 
 demo-real: demo-real-data  ## A complete Fast DAPO run on SmolLM2-135M and SVAMP's word problems: about an hour. SVAMP=FILE

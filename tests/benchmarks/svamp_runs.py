@@ -20,11 +20,11 @@ seconds, and nor do start-up and checkpoints. Finished runs are skipped, and int
 without bfloat16 computes in float32.
 
 PREDICTION, written before the first run of this script; `make demo-real`, with two phases, had ended at .141 after
-6,932 rollouts. At equal rollouts: two_phase .13, choose .13, filter_groups .12, uniform_4 .115, uniform_8 .11,
-uniform_16 .10. two_phase in fewer seconds than uniform_8, as it trains on 30 % of what it generates. A prompt's group
-is mixed once in seven times at 4 rollouts, and of 4,600 rollouts two_phase trains on 160 mixed groups of 8, uniform_8
-on about 115, uniform_4 on about 170 of half the size. So the aim, half as many rollouts as the best uniform arm for the
-same accuracy, is not expected to be met.
+6,932 rollouts. At 4,600, the budget of then: two_phase .13, choose .13, filter_groups .12, uniform_4 .115,
+uniform_8 .11, uniform_16 .10. two_phase in fewer seconds than uniform_8, as it trains on 30 % of what it generates. A
+prompt's group is mixed once in seven times at 4 rollouts, and of these rollouts two_phase trains on 160 mixed groups
+of 8, uniform_8 on about 115, uniform_4 on about 170 of half the size. So the aim, half as many rollouts as the best
+uniform arm for the same accuracy, is not expected to be met.
 """
 
 import argparse

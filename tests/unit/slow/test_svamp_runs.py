@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from stand_ins import make_data, make_model
 
 from recipe.fast_dapo.recipe import RECIPE
+from verl_ext.launch.preflight import machine
 from verl_ext.launch.train import train
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -62,6 +63,28 @@ def test_every_arms_command_passes_all_checks_before_ray(arm, stand_ins, tmp_pat
     printed = capsys.readouterr().out
     assert BATCHES[arm] in printed
     assert "= 2 updates" in printed
+
+
+def test_a_processor_without_bfloat16_computes_in_float32(tmp_path, monkeypatch):
+    precisions = {}
+    for has_it in (True, False):
+        monkeypatch.setattr(svamp_runs, "has_bfloat16", lambda has_it=has_it: has_it)
+        config = composed(Run("two_phase", 0, 12, tmp_path))
+        actor = config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype
+        precisions[has_it] = (config.actor_rollout_ref.rollout.dtype, actor)
+    assert precisions == {True: ("bfloat16", "bf16"), False: ("float32", "fp32")}
+
+
+def test_bfloat16_on_a_processor_without_it_is_warned_of_before_ray(stand_ins, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(svamp_runs, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: False)
+    environment = dict(os.environ)
+    try:
+        train(composed(Run("two_phase", 2, 20, tmp_path), "dry_run=true", *stand_ins), RECIPE)
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+    assert "this processor has no instructions for it" in " ".join(capsys.readouterr().out.split())
 
 
 def test_arms_differ_in_their_method_only(tmp_path):
