@@ -24,6 +24,7 @@ COLORS = {
     "uniform_4": "#999999",
     "uniform_8": "#555555",
     "uniform_16": "black",
+    "uniform_8_small": "#cccccc",
     "filter_groups": "#0072b2",
 }
 
