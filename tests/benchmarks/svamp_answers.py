@@ -92,9 +92,7 @@ def count(answers: Sequence[Answer]) -> Shares:
         correct_frequent=share(answer.correct for answer in answers if answer.truth in FREQUENT),
         correct_other=share(answer.correct for answer in answers if answer.truth not in FREQUENT),
         in_form=share(CALCULATION.match(answer.response) is not None for answer in answers),
-        right_calculation=share(
-            found == Fraction(answer.truth) for found, answer in zip(values, answers, strict=True)
-        ),
+        right_calculation=share(found == Fraction(answer.truth) for found, answer in zip(values, answers, strict=True)),
         most_frequent=most_frequent,
         most_frequent_share=times / len(answers),
     )
