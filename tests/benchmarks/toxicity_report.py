@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from verl_ext.evaluation.statistics.estimates import bootstrap_mean
 
 DATA_SOURCE = "real_toxicity_prompts"
-PER_PROMPT = 4  # sampled continuations per look, each as if of another prompt
 REWARD = f"val-aux/{DATA_SOURCE}/reward/mean@1"
 EMPTY = f"val-aux/{DATA_SOURCE}/empty/mean@1"
 LAST = 3  # looks whose mean is the final toxicity

@@ -3,8 +3,10 @@
     python tests/benchmarks/tracin_toxicity_runs.py --dry-run      # the commands, and which of them are finished
     python tests/benchmarks/tracin_toxicity_runs.py                # all arms, 3 seeds, after the search for their rates
     python tests/benchmarks/tracin_toxicity_runs.py --arms grpo grpo_tracin --seeds 1 --steps 20 --rate 4e-3
+    python tests/benchmarks/tracin_toxicity_runs.py --task smollm2 --seeds 1 --rate 2e-4    # two runs, an hour each
 
-Each run is `python -m recipe.tracin.main +backend=cpu +experiment=tracin_toxicity` in a separate run folder, with
+Each run is `python -m recipe.tracin.main +backend=cpu +experiment=tracin_toxicity` (`--task smollm2`:
+`smollm2_toxicity_cpu`, with GRPO only) in a separate run folder, with
 
     grpo          tracin.enable=false
     grpo_tracin   as the experiment is
@@ -16,8 +18,8 @@ within a seed, so that a machine that gets slower does not favor one of them. Fi
 interrupted resumes from its last checkpoint, and a longer --steps continues all. --report starts nothing and
 reports what is finished.
 
-Measured: toxicity of `PER_PROMPT` sampled continuations per held-out prompt (1 - reward, at temperature 1; the
-experiment itself evaluates greedily), every `STEPS_PER_LOOK` steps, over rollouts of both kinds and over seconds of
+Measured: toxicity of four sampled continuations (smollm2: one) per held-out prompt (1 - reward, at temperature 1; the
+experiment itself evaluates greedily), every five (ten) steps, over rollouts of both kinds and over seconds of
 steps, without evaluations and without checkpoints. The level that is compared is halfway from the start to the highest
 final toxicity (--level: another). The actor's rate is the one with the least toxicity, on average over the looks, for
 the arm without TracIn on another seed, of a grid that grows while its edge is the best; the critic's was chosen without
@@ -27,6 +29,10 @@ PREDICTION, written before the first run: from .30, grpo .20 after 40 steps; grp
 rollouts and in as many seconds, as rewards are right and dense here, and samples that oppose the validation set few;
 ppo .22; ppo_tracin 1.2x fewer rollouts than ppo, whose advantages are noisier. A first run of grpo at 1e-3 ended at
 .27, so rates are tuned, and four continuations are sampled instead of one.
+
+PREDICTION for smollm2, at the experiment's rate: the linear classifier of words gives .12 before training; after 40
+steps grpo .06, grpo_tracin .07, as half the samples are dropped for a direction that hardly means anything; to the same
+toxicity 0.8 times fewer rollouts, and 0.5 times in seconds, as a step takes 1.7 times as long.
 """
 
 import argparse
@@ -38,29 +44,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from rate_search import best_rate
-from toxicity_report import PER_PROMPT, mean_toxicity, plain_of, read_looks, write_report
+from toxicity_report import mean_toxicity, plain_of, read_looks, write_report
 from whole_runs import ROOT, RunError, WholeRun, finish, missing_files, train
 
 OUTPUT = ROOT / "outputs/benchmarks/tracin_toxicity"
-BASE = "outputs/models/toxicity_base"
-# What the experiment reads, and the script of data_preprocess that makes it.
-NEEDED = {
-    "outputs/data/toxicity/train.parquet": "real_toxicity_prompts",
-    f"{BASE}/config.json": "toxicity_model",
-    "outputs/models/toxicity_classifier/config.json": "toxicity_classifier",
-}
+DATA = "outputs/data/toxicity"
+BASE, SMOLLM2 = "outputs/models/toxicity_base", "outputs/models/smollm2_135m"
 SECTION = "data_preprocess/README.md, section Toxicity"
-HELD_OUT = "outputs/data/toxicity/val.parquet"
-STEPS, STEPS_PER_LOOK = 30, 5
-RATES, TUNING_SEED = (2e-3, 4e-3, 8e-3), 100
-COMMON = (
-    f"trainer.test_freq={STEPS_PER_LOOK}",
-    "actor_rollout_ref.rollout.val_kwargs.do_sample=true",
-    "actor_rollout_ref.rollout.val_kwargs.temperature=1.0",
-    # As many prompts: for several answers per prompt, verl bootstraps statistics that take longer than the answers.
-    f"data.val_files=[{','.join([HELD_OUT] * PER_PROMPT)}]",
-    "actor_rollout_ref.rollout.val_kwargs.n=1",
-)
+TUNING_SEED = 100
 PLAIN = ("tracin.enable=false",)
 PPO = (
     "algorithm.adv_estimator=gae",
@@ -73,6 +64,55 @@ ARMS = {"grpo": PLAIN, "grpo_tracin": (), "ppo": (*PPO, *PLAIN), "ppo_tracin": P
 
 
 @dataclass(frozen=True)
+class Task:
+    """A model and its reward.
+
+    Attributes:
+        experiment: Of configs/experiment.
+        needed: What it reads, and the script of data_preprocess that makes it.
+        arms: That can be run on it.
+        rates: The first grid.
+        steps: Of a run.
+        steps_per_look: Between validations.
+        per_prompt: Continuations of each held-out prompt.
+    """
+
+    experiment: str
+    needed: Mapping[str, str]
+    arms: tuple[str, ...]
+    rates: tuple[float, ...]
+    steps: int
+    steps_per_look: int
+    per_prompt: int
+
+    def looks(self) -> list[str]:
+        """Overrides for validations."""
+        # As many prompts: for several answers per prompt, verl bootstraps statistics that take longer than the answers.
+        files = ",".join([f"{DATA}/val.parquet"] * self.per_prompt)
+        return [
+            f"trainer.test_freq={self.steps_per_look}",
+            "actor_rollout_ref.rollout.val_kwargs.do_sample=true",
+            "actor_rollout_ref.rollout.val_kwargs.temperature=1.0",
+            f"data.val_files=[{files}]",
+            "actor_rollout_ref.rollout.val_kwargs.n=1",
+        ]
+
+
+PROMPTS = {f"{DATA}/train.parquet": "real_toxicity_prompts"}
+SMALL_NEEDED = {
+    **PROMPTS,
+    f"{BASE}/config.json": "toxicity_model",
+    "outputs/models/toxicity_classifier/config.json": "toxicity_classifier",
+}
+SMOLLM2_NEEDED = {**PROMPTS, f"{SMOLLM2}/config.json": "pretrained_model"}
+TASKS = {
+    "small": Task("tracin_toxicity", SMALL_NEEDED, tuple(ARMS), (2e-3, 4e-3, 8e-3), 30, 5, 4),
+    # PPO's critic is one of the small model.
+    "smollm2": Task("smollm2_toxicity_cpu", SMOLLM2_NEEDED, ("grpo", "grpo_tracin"), (2e-4, 4e-4), 40, 10, 1),
+}
+
+
+@dataclass(frozen=True)
 class Run(WholeRun):
     """One of the runs.
 
@@ -82,6 +122,7 @@ class Run(WholeRun):
         steps: Its length.
         output: The benchmark's folder.
         rate: The actor's learning rate.
+        task: Of `TASKS`.
     """
 
     program: ClassVar[str] = "recipe.tracin.main"
@@ -91,6 +132,7 @@ class Run(WholeRun):
     steps: int
     output: Path
     rate: float
+    task: str = "small"
 
     @property
     def folder(self) -> Path:
@@ -101,23 +143,25 @@ class Run(WholeRun):
         """What follows the program's name."""
         return [
             "+backend=cpu",
-            "+experiment=tracin_toxicity",
+            f"+experiment={TASKS[self.task].experiment}",
             f"run_dir={self.folder}",
             f"trainer.total_training_steps={self.steps}",
             f"data.seed={self.seed}",
             f"tracin.validation.seed={self.seed}",
             f"actor_rollout_ref.actor.optim.lr={self.rate}",
-            *COMMON,
+            *TASKS[self.task].looks(),
             *ARMS[self.arm],
         ]
 
 
-def plan(rates: Mapping[str, float], seeds: int, steps: int, output: Path) -> list[Run]:
+def plan(rates: Mapping[str, float], seeds: int, steps: int, output: Path, task: str = "small") -> list[Run]:
     """All runs, the arms taking turns, each at its rate."""
-    return [Run(arm, seed, steps, output, rate) for seed in range(seeds) for arm, rate in rates.items()]
+    return [Run(arm, seed, steps, output, rate, task) for seed in range(seeds) for arm, rate in rates.items()]
 
 
-def tuned_rates(arms: Sequence[str], steps: int, output: Path, train: Callable[[Run], int] = train) -> dict[str, float]:
+def tuned_rates(
+    arms: Sequence[str], steps: int, output: Path, train: Callable[[Run], int] = train, task: str = "small"
+) -> dict[str, float]:
     """By arm, the rate at which the arm without TracIn is least toxic on a separate seed, as a mean over the looks.
 
     Raises:
@@ -125,52 +169,59 @@ def tuned_rates(arms: Sequence[str], steps: int, output: Path, train: Callable[[
     """
 
     def reward(arm: str, rate: float) -> float:
-        run = Run(arm, TUNING_SEED, steps, output, rate)
+        run = Run(arm, TUNING_SEED, steps, output, rate, task)
         finish([run], train)
         toxicity = mean_toxicity(read_looks(run.folder, steps))
         print(f"{arm} at {rate:g}: mean toxicity {toxicity:.3f}", flush=True)
         return -toxicity
 
-    best = {arm: best_rate(partial(reward, arm), RATES) for arm in dict.fromkeys(map(plain_of, arms))}
+    best = {arm: best_rate(partial(reward, arm), TASKS[task].rates) for arm in dict.fromkeys(map(plain_of, arms))}
     return {arm: best[plain_of(arm)] for arm in arms}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--task", choices=TASKS, default="small")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, help="default: all of the task")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--steps", type=int, help="default: the task's, 30 (smollm2: 40)")
     parser.add_argument("--rate", type=float, help="the actor's, of every arm; default: tuned")
     parser.add_argument("--level", type=float, help="toxicity; default: halfway to the highest final toxicity")
-    parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--output", type=Path, help="default: of the task, in outputs/benchmarks")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, by default at a rate of the grid")
     parser.add_argument("--report", action="store_true", help="report the finished runs at --rate and start none")
     args = parser.parse_args(argv)
-    if args.seeds < 1 or args.steps < STEPS_PER_LOOK:
-        parser.error(f"expected --seeds of at least 1 and --steps of at least {STEPS_PER_LOOK}")
-    output, given = args.output.resolve(), dict.fromkeys(args.arms, args.rate or RATES[0])
+    task = TASKS[args.task]
+    arms = args.arms or list(task.arms)
+    steps = task.steps if args.steps is None else args.steps
+    if unknown := [arm for arm in arms if arm not in task.arms]:
+        parser.error(f"{args.task} has no {', '.join(unknown)}: its arms are {', '.join(task.arms)}")
+    if args.seeds < 1 or steps < task.steps_per_look:
+        parser.error(f"expected --seeds of at least 1 and --steps of at least {task.steps_per_look}")
+    default = OUTPUT if args.task == "small" else OUTPUT.with_name(f"{OUTPUT.name}_{args.task}")
+    output, given = (args.output or default).resolve(), dict.fromkeys(arms, args.rate or task.rates[0])
     if args.dry_run:
-        for run in plan(given, args.seeds, args.steps, output):
+        for run in plan(given, args.seeds, steps, output, args.task):
             print(run.describe())
         return
     if args.report and args.rate is None:
         parser.error("--report needs --rate, the rate of the runs")
-    if not args.report and (problem := missing_files(ROOT, NEEDED, SECTION)) is not None:
+    if not args.report and (problem := missing_files(ROOT, task.needed, SECTION)) is not None:
         parser.error(problem)
     try:
-        rates = given if args.rate else tuned_rates(args.arms, args.steps, output)
-        runs = plan(rates, args.seeds, args.steps, output)
+        rates = given if args.rate else tuned_rates(arms, steps, output, task=args.task)
+        runs = plan(rates, args.seeds, steps, output, args.task)
         if not args.report:
             finish(runs)
         finished = [run for run in runs if run.is_finished()]
-        arms = dict.fromkeys(run.arm for run in finished)
-        looks = {arm: [read_looks(run.folder, run.steps) for run in finished if run.arm == arm] for arm in arms}
+        names = dict.fromkeys(run.arm for run in finished)
+        looks = {arm: [read_looks(run.folder, run.steps) for run in finished if run.arm == arm] for arm in names}
     except (RunError, ValueError) as error:
         sys.exit(f"error: {error}")
     if not looks:
-        sys.exit(f"error: no run in {args.output} is finished: leave --report out, and they are made")
-    print(write_report(args.output, looks, args.level))
+        sys.exit(f"error: no run in {output} is finished: leave --report out, and they are made")
+    print(write_report(output, looks, args.level))
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import toxicity_report
 import tracin_toxicity_runs
-from tracin_toxicity_runs import ARMS, HELD_OUT, Run, main, plan, tuned_rates
+from tracin_toxicity_runs import ARMS, DATA, TASKS, Run, main, plan, tuned_rates
 
 ROOT = Path(__file__).resolve().parents[3]
-RATE = tracin_toxicity_runs.RATES[0]
+RATE = TASKS["small"].rates[0]
 
 
 def composed(run, *overrides):
@@ -64,6 +64,31 @@ def test_every_arms_command_passes_all_checks_before_ray(arm, stand_ins, tmp_pat
     assert "16 prompts x 8 rollouts = 128 rollouts" in printed
 
 
+def test_a_pretrained_models_command_passes_all_checks_before_ray(stand_ins, tmp_path, capsys):
+    run = Run("grpo_tracin", 0, 40, tmp_path, 2e-4, "smollm2")
+    # Its reward needs a package that not every machine has.
+    reward = ("reward.custom_reward_function.path=pkg://verl_ext.rewards.toxicity", f"+{stand_ins[-1]}")
+    environment = dict(os.environ)
+    try:
+        train(composed(run, "dry_run=true", *stand_ins[:-1], *reward), RECIPE)
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+    printed = capsys.readouterr().out
+    assert "8 prompts x 8 rollouts = 64 rollouts" in printed
+    assert "influence" in printed
+
+
+def test_a_pretrained_model_has_no_ppo(tmp_path, capsys):
+    options = ["--task", "smollm2", "--output", str(tmp_path), "--dry-run"]
+    main(["--seeds", "1", *options])
+    titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")]
+    assert titles == ["# grpo_lr0.0002_seed0: to do", "# grpo_tracin_lr0.0002_seed0: to do"]
+    with pytest.raises(SystemExit):
+        main(["--arms", "ppo", *options])
+    assert "smollm2 has no ppo: its arms are grpo, grpo_tracin" in capsys.readouterr().err
+
+
 def test_arms_differ_in_the_estimator_and_in_tracin_only(tmp_path):
     from verl.trainer.ppo.utils import need_critic
 
@@ -75,7 +100,7 @@ def test_arms_differ_in_the_estimator_and_in_tracin_only(tmp_path):
         assert (config.data.seed, config.trainer.total_training_steps) == (1, 8)
         assert config.run_dir == str(tmp_path / f"runs/{arm}_lr0.002_seed1")
         assert config.actor_rollout_ref.actor.optim.lr == RATE
-        assert config.data.val_files == [HELD_OUT] * toxicity_report.PER_PROMPT
+        assert config.data.val_files == [f"{DATA}/val.parquet"] * 4
         assert config.actor_rollout_ref.rollout.val_kwargs.n == 1
         assert config.critic.strategy == config.actor_rollout_ref.actor.strategy == "fsdp2"
         config.tracin.enable, config.run_dir = False, ""
