@@ -171,14 +171,15 @@ def plot(outcomes: Mapping[str, Outcome], level: float, path: Path) -> None:
     save_figure(figure, path, "svamp")
 
 
-def write_report(folder: Path, outcomes: Mapping[str, Outcome]) -> str:
+def write_report(folder: Path, outcomes: Mapping[str, Outcome], level: float | None = None) -> str:
     """Write results.json, results.md and curves.svg into `folder`; returns the table.
 
     Args:
         folder: Is made.
         outcomes: By arm; at least one.
+        level: Of accuracy; None: `halfway`.
     """
-    level = halfway(outcomes)
+    level = halfway(outcomes) if level is None else level
     rows = summarize(outcomes, level)
     folder.mkdir(parents=True, exist_ok=True)
     looks = {arm: [asdict(look) for look in outcome.looks] for arm, outcome in outcomes.items()}

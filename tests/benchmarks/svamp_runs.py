@@ -3,7 +3,7 @@
     python tests/benchmarks/svamp_runs.py --dry-run                 # the commands, and which of them are finished
     python tests/benchmarks/svamp_runs.py                           # all arms; 30 to 60 minutes each
     python tests/benchmarks/svamp_runs.py --arms uniform_8 --seed 1
-    python tests/benchmarks/svamp_runs.py --report                  # of the finished runs
+    python tests/benchmarks/svamp_runs.py --report --level .11      # of the finished runs
 
 Needs `make demo-real-data`. Each run is `python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu` in
 a separate run folder, with
@@ -179,6 +179,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="of every arm, for a try; default: each arm's own")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
+    parser.add_argument("--level", type=float, help="accuracy; default: halfway to the lowest at the end of a run")
     parser.add_argument("--report", action="store_true", help="report the finished runs and start none")
     return parser.parse_args(argv)
 
@@ -205,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     if not found:
         sys.exit(f"error: no run in {output} is finished and evaluated: leave --report out, and they are made")
-    print(write_report(output, found))
+    print(write_report(output, found, args.level))
 
 
 if __name__ == "__main__":

@@ -132,6 +132,8 @@ def test_a_report_of_what_is_finished_starts_nothing(tmp_path, capsys, monkeypat
     assert "| uniform_8 | 8 | 1,024 | 640 | 50 | 0.200" in printed
     assert "two_phase |" not in printed
     assert (tmp_path / "curves.svg").exists()
+    main([*options, "--level", "0.3"])
+    assert "not reached | not reached |" in capsys.readouterr().out
 
 
 def test_a_dry_run_prints_commands_and_starts_nothing(tmp_path, capsys, monkeypatch):
