@@ -1,7 +1,7 @@
 """SmolLM2-135M on SVAMP, whole runs: uniform sampling, verl's filter_groups and ours, at equal rollouts.
 
     python tests/benchmarks/svamp_runs.py --dry-run                 # the commands, and which of them are finished
-    python tests/benchmarks/svamp_runs.py                           # all arms; 30 to 60 minutes each
+    python tests/benchmarks/svamp_runs.py                           # all arms; 45 to 75 minutes each
     python tests/benchmarks/svamp_runs.py --arms uniform_8 --seed 1
     python tests/benchmarks/svamp_runs.py --report --level .11      # of the finished runs
 

@@ -106,9 +106,25 @@ SMALL_NEEDED = {
 }
 SMOLLM2_NEEDED = {**PROMPTS, f"{SMOLLM2}/config.json": "pretrained_model"}
 TASKS = {
-    "small": Task("tracin_toxicity", SMALL_NEEDED, tuple(ARMS), (2e-3, 4e-3, 8e-3), 30, 5, 4),
-    # PPO's critic is one of the small model.
-    "smollm2": Task("smollm2_toxicity_cpu", SMOLLM2_NEEDED, ("grpo", "grpo_tracin"), (2e-4, 4e-4), 40, 10, 1),
+    "small": Task(
+        "tracin_toxicity",
+        SMALL_NEEDED,
+        tuple(ARMS),
+        rates=(2e-3, 4e-3, 8e-3),
+        steps=30,
+        steps_per_look=5,
+        per_prompt=4,
+    ),
+    "smollm2": Task(
+        "smollm2_toxicity_cpu",
+        SMOLLM2_NEEDED,
+        ("grpo", "grpo_tracin"),  # the critic of PPO is one of the small model
+        # Around the experiment's, and not below the lowest that a search may try.
+        rates=(1.25e-4, 2.5e-4, 5e-4),
+        steps=40,
+        steps_per_look=10,
+        per_prompt=1,
+    ),
 }
 
 

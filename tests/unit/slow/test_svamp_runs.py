@@ -103,6 +103,13 @@ def test_arms_differ_in_their_method_only(tmp_path):
         assert config.run_dir == str(tmp_path / f"runs/{arm}_seed1")
 
 
+def test_uniform_arms_generate_the_same_budget(tmp_path):
+    for arm in ("uniform_4", "uniform_8", "uniform_16", "uniform_8_small"):
+        config = composed(Run(arm, 0, ARMS[arm].steps, tmp_path))
+        rollouts = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
+        assert rollouts * config.trainer.total_training_steps == pytest.approx(5_000, rel=0.05)
+
+
 def write_result(folder, shares):
     """A finished evaluation of problems with these shares of right answers."""
     folder.mkdir(parents=True)

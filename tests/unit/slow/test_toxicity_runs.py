@@ -76,6 +76,7 @@ def test_a_pretrained_models_command_passes_all_checks_before_ray(stand_ins, tmp
         os.environ.update(environment)
     printed = capsys.readouterr().out
     assert "8 prompts x 8 rollouts = 64 rollouts" in printed
+    assert "the run          40 steps" in printed
     assert "influence" in printed
 
 
@@ -83,7 +84,7 @@ def test_a_pretrained_model_has_no_ppo(tmp_path, capsys):
     options = ["--task", "smollm2", "--output", str(tmp_path), "--dry-run"]
     main(["--seeds", "1", *options])
     titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")]
-    assert titles == ["# grpo_lr0.0002_seed0: to do", "# grpo_tracin_lr0.0002_seed0: to do"]
+    assert titles == ["# grpo_lr0.000125_seed0: to do", "# grpo_tracin_lr0.000125_seed0: to do"]
     with pytest.raises(SystemExit):
         main(["--arms", "ppo", *options])
     assert "smollm2 has no ppo: its arms are grpo, grpo_tracin" in capsys.readouterr().err
