@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 from omegaconf import DictConfig
 
 from recipe.golden_redaction.method.judging import is_right
@@ -24,6 +25,8 @@ from verl_ext.sandbox.policy import SandboxUnavailableError
 
 # Golden solutions that the reward function is tried on before Ray starts.
 TRIED_SOLUTIONS = 200
+
+AnyProblem = TypeVar("AnyProblem", bound=Problem)
 
 
 def check_config(config: DictConfig) -> GoldenSettings:
@@ -61,10 +64,29 @@ def read_run_problems(config: DictConfig, settings: GoldenSettings, tokenizer: A
     """
     if settings.verifier == "reward":
         found, counts = read_worked(data_files(config), tokenizer, settings.limits, _row_format(config))
-        return [*found], reasons(counts)
-    problems, counts = read_problems(data_files(config), tokenizer, settings.limits, prompt=settings.prompt)
-    problems = hold_out(problems, settings.reward)
-    return vary_prompts(problems, settings.num_prompts, tokenizer, settings.limits, settings.prompt), reasons(counts)
+        problems = [*draw(found, config.data)]
+    else:
+        found, counts = read_problems(data_files(config), tokenizer, settings.limits, prompt=settings.prompt)
+        problems = hold_out(draw(found, config.data), settings.reward)
+        problems = vary_prompts(problems, settings.num_prompts, tokenizer, settings.limits, settings.prompt)
+    if len(problems) < len(found):
+        counts["left out by data.train_max_samples"] = len(found) - len(problems)
+    return problems, reasons(counts)
+
+
+def draw(problems: Sequence[AnyProblem], data: DictConfig) -> list[AnyProblem]:
+    """At most `data.train_max_samples` of the problems that can be used, in their order.
+
+    They are drawn with `data.seed`; without one, with 0, as a resumed run needs the same. With `data.shuffle=false`
+    they are the first.
+    """
+    limit = data.train_max_samples
+    if not 0 < limit < len(problems):
+        return list(problems)
+    if not data.shuffle:
+        return list(problems[:limit])
+    drawn = np.random.default_rng(data.seed or 0).choice(len(problems), size=limit, replace=False)
+    return [problems[place] for place in sorted(drawn)]
 
 
 def _row_format(config: DictConfig) -> RowFormat:
@@ -162,6 +184,8 @@ def _check_tasks(config: DictConfig, settings: GoldenSettings) -> None:
     problems, left_out = read_run_problems(config, settings, tokenizer)
     print(f"{len(problems)} problems ({left_out}), {_range(problems)}")
     print(f"rewards: {_reward(problems) if is_program else _check_verifier(config, problems, tokenizer)}")
+    if config.data.val_files != config.data.train_files:
+        print("data.val_files: not used; probes measure the training problems, recipe.golden_redaction.evaluate others")
     states = settings.entries_per_update * settings.sync_every
     if settings.visit_ahead and len(problems) < 2 * states:
         raise ConfigError(

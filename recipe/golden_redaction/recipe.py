@@ -43,7 +43,13 @@ _JUDGE, _PROBES = ": golden.verifier judges", ": golden_probes.jsonl has the pro
 
 UNSUPPORTED = (
     _nothing_of_it("data.train_batch_size", 1, ": golden.entries_per_update is the number of states per update"),
+    _nothing_of_it("data.gen_batch_size", None, ": golden.entries_per_update is the number of states per update"),
+    _nothing_of_it("data.sampler.class_path", None, ": golden.redaction.order is the order of the problems"),
+    _nothing_of_it("data.custom_cls.path", None, ": golden.verifier decides how rows are read"),
+    _nothing_of_it("data.val_max_samples", -1, _PROBES),
     _nothing_of_it(f"{_ROLLOUT}.n", 1, ": golden.credit.rollouts_per_action is the number of rollouts"),
+    _nothing_of_it(f"{_ROLLOUT}.val_kwargs.n", 1, ": golden.probe.rollouts is the number of a probe's rollouts"),
+    _nothing_of_it(f"{_ROLLOUT}.val_kwargs.temperature", 0, ": probes sample as training does"),
     _nothing_of_it(f"{_ROLLOUT}.multi_turn.enable", False),
     _nothing_of_it(f"{_ROLLOUT}.multi_turn.tool_config_path", None),
     _nothing_of_it(f"{_ROLLOUT}.multi_turn.function_tool_path", None),

@@ -124,7 +124,8 @@ def summarize(outcomes: Mapping[str, Outcome], level: float) -> list[dict[str, A
     return rows
 
 
-def _cell(estimate: Mapping[str, float] | None, form: str) -> str:
+def cell(estimate: Mapping[str, float] | None, form: str) -> str:
+    """A mean with its interval, in a table; nothing for None."""
     if estimate is None:
         return ""
     if estimate["low"] is None:
@@ -135,7 +136,7 @@ def _cell(estimate: Mapping[str, float] | None, form: str) -> str:
 def render(rows: Sequence[Mapping[str, Any]], untrained: Evaluation, level: float) -> str:
     """A Markdown table."""
     lines = [
-        f"Untrained: avg@8 {_cell(asdict(bootstrap_mean(untrained.average_P)), '.3f')}, pass@8 "
+        f"Untrained: avg@8 {cell(asdict(bootstrap_mean(untrained.average_P)), '.3f')}, pass@8 "
         f"{np.mean(untrained.any_P):.3f}. 95 % bootstrap intervals over problems. Level: {level:.3f}.",
         "",
         f"| arm | steps | rollouts generated | trained on | seconds | avg@8 | minus {REFERENCE}, points | pass@8 "
@@ -146,7 +147,7 @@ def render(rows: Sequence[Mapping[str, Any]], untrained: Evaluation, level: floa
         needed = [row["rollouts_to_level"], row["seconds_to_level"]]
         cells = [row["arm"], str(row["steps"])]
         cells += [f"{row[name]:,.0f}" for name in ("rollouts", "rollouts_trained", "seconds")]
-        cells += [_cell(row["avg@8"], ".3f"), _cell(row.get("minus_reference"), "+.1f"), f"{row['pass@8']:.3f}"]
+        cells += [cell(row["avg@8"], ".3f"), cell(row.get("minus_reference"), "+.1f"), f"{row['pass@8']:.3f}"]
         cells += ["not reached" if value is None else f"{value:,.0f}" for value in needed]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -10,11 +10,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from data_preprocess.demo_models.arithmetic_tokenizer import build_tokenizer
-from recipe.golden_redaction.checks import check_config
+from recipe.golden_redaction.checks import check_config, read_run_problems
 from recipe.golden_redaction.method.judging import Answer, RewardJudge
 from recipe.golden_redaction.method.problems import read_problems
 from recipe.golden_redaction.method.worked import RowFormat, WorkedProblem, check_solutions, read_worked
 from recipe.golden_redaction.recipe import UNSUPPORTED
+from recipe.golden_redaction.settings import read_settings
 from verl_ext.arc.prompts import SizeLimits
 from verl_ext.core.errors import ConfigError
 from verl_ext.data.schema import make_row, write_parquet
@@ -219,6 +220,38 @@ def test_a_run_is_checked_with_its_own_reward_function(tmp_path: Path, model: Pa
         check_config(config_of(path, model, *overrides))
     with pytest.raises(ConfigError, match=r"nowhere\.py"):
         check_config(config_of(path, model, f"reward.custom_reward_function.path={tmp_path}/nowhere.py", overrides[1]))
+
+
+@pytest.mark.usefixtures("configs")
+def test_a_number_of_problems_is_drawn_by_seed_and_keeps_their_order(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = write(tmp_path, *(row(number, str(number + 1)) for number in range(1, 9)), row(99, None))
+
+    def drawn(*overrides: str) -> list[str]:
+        config = config_of(path, model, "data.train_max_samples=3", *overrides)
+        return [problem.id for problem in read_run_problems(config, read_settings(config), TOKENIZER)[0]]
+
+    everything = drawn("data.train_max_samples=-1")
+    assert len(everything) == len(drawn("data.train_max_samples=9")) == 8
+    assert drawn("data.shuffle=false") == everything[:3]
+    by_seed = [drawn(f"data.seed={seed}") for seed in ("null", 0, *range(1, 9))]
+    assert by_seed[0] == by_seed[1]
+    assert len({tuple(ids) for ids in by_seed}) > 4
+    assert all(sorted(ids, key=everything.index) == ids and len(ids) == 3 for ids in by_seed)
+    check_config(config_of(path, model, "data.train_max_samples=3"))
+    printed = capsys.readouterr().out
+    assert "3 problems (" in printed
+    assert "left out by data.train_max_samples: 5" in printed
+
+
+@pytest.mark.usefixtures("configs")
+def test_it_is_said_that_a_validation_file_is_not_used(tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]):
+    path = write(tmp_path, row(4, "5"))
+    check_config(config_of(path, model))
+    assert "not used" not in capsys.readouterr().out
+    check_config(config_of(path, model, "data.val_files=other.parquet"))
+    assert "data.val_files: not used; probes measure the training problems" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("configs")
