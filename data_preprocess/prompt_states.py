@@ -7,12 +7,15 @@ Writes each input file under the same name in another folder, with the additiona
 model's last hidden state at the prompt's last token, reduced to --components numbers, the principal components over all
 input files. Give the files of `data.train_files` in one call, and the model that training starts from: its state shows
 how hard a prompt is for it if the data set has no difficulty. It runs one forward pass over every prompt, on a GPU if
-there is one. Prompts are rendered as in verl (--raw_prompt for `data.use_chat_template=false`).
+there is one; what all prompts begin with, such as worked examples, is computed once. Prompts are rendered as in verl
+(--raw_prompt for `data.use_chat_template=false`).
 """
 
 import argparse
+import copy
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -68,27 +71,54 @@ def last_states(model: Any, prompts: Sequence[Sequence[int]], tokens_per_batch: 
     Args:
         model: Model of transformers, without a language-model head.
         prompts: Token ids.
-        tokens_per_batch: Maximum, with padding; a longer prompt gets its own batch.
+        tokens_per_batch: Maximum, with padding and the beginnings that prompts share; a longer prompt gets its own
+            batch.
 
     Raises:
         StateError: The states are not finite.
     """
     import torch
 
+    beginning, cache = _common_beginning(model, prompts)
     states_PD = np.empty((len(prompts), model.config.hidden_size), dtype=np.float32)
     for rows in _batches([len(ids) for ids in prompts], tokens_per_batch):
-        lengths_B = torch.tensor([len(prompts[row]) for row in rows])
+        rests = [prompts[row][beginning:] for row in rows]
+        lengths_B = torch.tensor([len(rest) for rest in rests])
         ids_BT = torch.zeros(len(rows), int(lengths_B.max()), dtype=torch.long)
-        for place, row in enumerate(rows):
-            ids_BT[place, : lengths_B[place]] = torch.tensor(prompts[row])
+        for place, rest in enumerate(rests):
+            ids_BT[place, : len(rest)] = torch.tensor(rest)
         # Right padding comes after everything that a causal model attends to.
-        mask_BT = torch.arange(ids_BT.shape[1]) < lengths_B[:, None]
+        mask_BT = torch.arange(-beginning, ids_BT.shape[1]) < lengths_B[:, None]
+        inputs: dict[str, Any] = {"attention_mask": mask_BT.to(model.device), "use_cache": cache is not None}
+        if cache is not None:
+            inputs["past_key_values"] = copy.deepcopy(cache)
+            inputs["past_key_values"].batch_repeat_interleave(len(rows))
         with torch.no_grad():
-            hidden_BTD = model(ids_BT.to(model.device), attention_mask=mask_BT.to(model.device)).last_hidden_state
+            hidden_BTD = model(ids_BT.to(model.device), **inputs).last_hidden_state
         states_PD[rows] = hidden_BTD[torch.arange(len(rows)), lengths_B - 1].float().cpu().numpy()
     if not np.isfinite(states_PD).all():
         raise StateError("the model's hidden states are not finite in its own number format. Try --dtype float32.")
     return states_PD
+
+
+def _common_beginning(model: Any, prompts: Sequence[Sequence[int]]) -> tuple[int, Any]:
+    """Number of tokens with which all prompts begin, such as worked examples, and the model's cache of them.
+
+    The last token of each prompt is not one of them. None instead of a cache if there are no such tokens, or the
+    model's cache is not of keys and values only, each token's own.
+    """
+    import torch
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer
+
+    common = list(takewhile(lambda column: len(set(column)) == 1, zip(*prompts, strict=False)))
+    number = min(len(common), min(map(len, prompts)) - 1)
+    if len(prompts) == 1 or number == 0:
+        return 0, None
+    with torch.no_grad():
+        cache = model(torch.tensor([list(prompts[0][:number])]).to(model.device), use_cache=True).past_key_values
+    is_plain = type(cache) is DynamicCache and all(type(layer) is DynamicLayer for layer in cache.layers)
+    return (number, cache) if is_plain else (0, None)
 
 
 def _batches(lengths: Sequence[int], tokens_per_batch: int) -> Iterator[list[int]]:

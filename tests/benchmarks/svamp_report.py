@@ -20,6 +20,7 @@ REFERENCE = "two_phase"  # with which the others are compared
 AVERAGE, ANY = "avg@8", "pass@8"
 COLORS = {
     "two_phase": "#d62728",
+    "two_phase_chosen": "#e377c2",
     "choose": "#ff7f0e",
     "uniform_4": "#999999",
     "uniform_8": "#555555",

@@ -5,10 +5,16 @@
     python tests/benchmarks/svamp_runs.py --arms uniform_8 --seed 1
     python tests/benchmarks/svamp_runs.py --report --level .11      # of the finished runs
 
-Needs `make demo-real-data`. Each run is `python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu` in
+Needs `make demo-real-data`; and two_phase_chosen the states:
+
+    python -m data_preprocess.prompt_states --model outputs/models/smollm2_135m \
+        --input outputs/data/svamp/svamp.parquet --local_save_dir outputs/data/svamp_states
+
+Each run is `python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu` in
 a separate run folder, with
 
     two_phase        as the experiment is: 8 prompts of 4 + 4 rollouts, of 48 screened at a time
+    two_phase_chosen the same, and the 48 are chosen by their posterior, with the model's states as features
     choose           the recipe's default: 128 prompts of 2 rollouts, and 2 more if these differ
     uniform_4, _8, _16   +signal=plain: rollouts per prompt, 256 per batch
     uniform_8_small  the same with 64 per batch
@@ -47,6 +53,7 @@ from verl_ext.launch.preflight.machine import IN_FLOAT32, has_bfloat16
 
 OUTPUT = ROOT / "outputs/benchmarks/svamp"
 MODEL, HELD_OUT = "outputs/models/smollm2_135m", "outputs/data/svamp/svamp_test.parquet"
+STATES = "outputs/data/svamp_states/svamp.parquet"
 NEEDED = {f"{MODEL}/config.json": "pretrained_model", HELD_OUT: "svamp"}
 EVALUATION = ("--n", "8", "--k", "1", "8", "--temperature", "0.7", "--max_response_length", "40")
 LOOKS = 4
@@ -92,6 +99,7 @@ CHOOSE = (
 FILTER = ("data.gen_batch_size=1", "algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc")
 ARMS = {
     "two_phase": Arm((), 20),
+    "two_phase_chosen": Arm(("curriculum.predictor=posterior", f"data.train_files={STATES}"), 26),
     "choose": Arm(CHOOSE, 17),
     "uniform_4": Arm(uniform(64, 4), 20),
     "uniform_8": Arm(uniform(32, 8), 20),
@@ -195,7 +203,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     base = output / "untrained"
     try:
         if not args.report:
-            if (problem := missing_files(ROOT, NEEDED, "`make demo-real-data`, the Makefile")) is not None:
+            needed = NEEDED | ({STATES: "prompt_states"} if "two_phase_chosen" in args.arms else {})
+            if (problem := missing_files(ROOT, needed, "this script's --help")) is not None:
                 sys.exit(f"error: {problem}")
             evaluate(MODEL, base)
             for run in runs:

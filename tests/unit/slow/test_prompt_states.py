@@ -62,6 +62,40 @@ def test_a_state_is_that_of_the_prompt_alone(model, lengths, tokens_per_batch, d
     np.testing.assert_allclose(last_states(model, prompts, tokens_per_batch), torch.stack(alone), atol=1e-5)
 
 
+@settings(max_examples=20)
+@given(beginning=st.integers(1, 6), lengths=st.lists(st.integers(0, 5), min_size=2, max_size=8), data=st.data())
+def test_prompts_that_begin_alike_have_the_same_states(model, beginning, lengths, data):
+    ids = st.integers(0, model.config.vocab_size - 1)
+    common = data.draw(st.lists(ids, min_size=beginning, max_size=beginning))
+    prompts = [[*common, *data.draw(st.lists(ids, min_size=length, max_size=length))] for length in lengths]
+    alone = [model(torch.tensor([prompt])).last_hidden_state[0, -1].detach() for prompt in prompts]
+    np.testing.assert_allclose(last_states(model, prompts, 20), torch.stack(alone), atol=1e-5)
+
+
+def test_it_is_computed_once(model):
+    shapes = []
+    hook = model.register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0].shape)))
+    try:
+        last_states(model, [[1, 2, 3, 4], [1, 2, 3, 5, 6], [1, 2, 3]], 100)
+    finally:
+        hook.remove()
+    assert shapes == [(1, 2), (3, 3)]
+
+
+def test_a_model_with_windows_of_attention_computes_whole_prompts(tokenizer):
+    from transformers import MistralConfig, MistralModel
+
+    torch.manual_seed(0)
+    config = MistralConfig(
+        vocab_size=len(tokenizer), hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, sliding_window=3,
+    )  # fmt: skip
+    windowed = MistralModel(config).eval()
+    prompts = [[1, 2, 3, 4, 5], [1, 2, 3, 4, 6, 7], [1, 2, 3, 4, 8]]
+    alone = [windowed(torch.tensor([prompt])).last_hidden_state[0, -1].detach() for prompt in prompts]
+    np.testing.assert_allclose(last_states(windowed, prompts, 100), torch.stack(alone), atol=1e-5)
+
+
 def test_states_that_are_not_finite_are_refused(model_folder):
     from transformers import AutoModel
 

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 BATCHES = {
     "two_phase": "8 prompts x 8 rollouts = 64 rollouts",
+    "two_phase_chosen": "8 prompts x 8 rollouts = 64 rollouts",
     "choose": "128 prompts x 4 rollouts = 512 rollouts",  # at most
     "uniform_4": "64 prompts x 4 rollouts = 256 rollouts",
     "uniform_8": "32 prompts x 8 rollouts = 256 rollouts",
@@ -91,9 +92,10 @@ def test_bfloat16_on_a_processor_without_it_is_warned_of_before_ray(stand_ins, t
 def test_arms_differ_in_their_method_only(tmp_path):
     configs = {arm: composed(Run(arm, 1, 12, tmp_path)) for arm in ARMS}
     for arm, config in configs.items():
-        assert config.curriculum.enable == (arm in ("two_phase", "choose"))
+        assert config.curriculum.enable == (arm in ("two_phase", "two_phase_chosen", "choose"))
         assert config.algorithm.filter_groups.enable == (arm == "filter_groups")
-        assert config.curriculum.predictor == ("posterior" if arm == "choose" else "none") or arm.startswith("uniform")
+        chooses = arm in ("two_phase_chosen", "choose")
+        assert config.curriculum.predictor == ("posterior" if chooses else "none") or not config.curriculum.enable
         assert config.algorithm.adv_estimator == ("posterior" if arm == "choose" else "rloo")
         assert (config.data.seed, config.trainer.total_training_steps) == (1, 12)
         assert config.trainer.test_freq == config.trainer.save_freq == 12 // LOOKS
@@ -178,5 +180,9 @@ def test_an_evaluation_that_is_there_is_not_made_again(tmp_path, monkeypatch):
 
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(svamp_runs, "ROOT", tmp_path)
-    with pytest.raises(SystemExit, match="make demo-real-data"):
+    with pytest.raises(
+        SystemExit, match=r"data_preprocess\.svamp, data_preprocess\.prompt_states, as this script's --help"
+    ):
         main(["--output", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"data_preprocess\.svamp, as this script's --help"):
+        main(["--output", str(tmp_path), "--arms", "two_phase"])
