@@ -1,7 +1,7 @@
 """How well the features of a problem of SVAMP say, without a rollout, whether SmolLM2 gets it right.
 
     python -m data_preprocess.prompt_states --model outputs/models/smollm2_135m --components 32 \
-        --input outputs/data/svamp/svamp.parquet --local_save_dir outputs/data/svamp_states_32
+        --input outputs/data/svamp/svamp.parquet --local_save_dir outputs/data/svamp_states
     python tests/benchmarks/svamp_features.py
 
 Reads the screenings of `svamp_runs.py --arms two_phase`, four rollouts each. The prior of
@@ -35,7 +35,7 @@ from data_preprocess.prompt_states import FIELD
 from recipe.fast_dapo.curriculum.predictor_settings import PredictorSettings
 from recipe.fast_dapo.curriculum.prior import FeaturePrior
 
-DATA = ROOT / "outputs/data/svamp_states_32/svamp.parquet"
+DATA = ROOT / "outputs/data/svamp_states/svamp.parquet"
 SCREENINGS = OUTPUT / "runs/two_phase_seed0/prompts.jsonl"
 FOLDS = 5
 
