@@ -2,7 +2,7 @@
 
     python tests/benchmarks/svamp_runs.py --dry-run                 # the commands, and which of them are finished
     python tests/benchmarks/svamp_runs.py                           # all arms; 45 to 75 minutes each
-    python tests/benchmarks/svamp_runs.py --arms uniform_8 --seed 1
+    python tests/benchmarks/svamp_runs.py --arms uniform_8 --seed 1 --rate 1.5e-4
     python tests/benchmarks/svamp_runs.py --report --level .11      # of the finished runs
 
 Needs `make demo-real-data`; and two_phase_chosen the states:
@@ -121,6 +121,7 @@ class Run(WholeRun):
         seed: Of the order of the data; vLLM is not seeded.
         steps: Its length.
         output: The benchmark's folder.
+        rate: Learning rate; None: the experiment's.
     """
 
     program: ClassVar[str] = "recipe.fast_dapo.main"
@@ -129,11 +130,13 @@ class Run(WholeRun):
     seed: int
     steps: int
     output: Path
+    rate: float | None = None
 
     @property
     def folder(self) -> Path:
         """The run folder: metrics, checkpoints, summary."""
-        return self.output / "runs" / f"{self.arm}_seed{self.seed}"
+        with_rate = "" if self.rate is None else f"_rate{self.rate:g}"
+        return self.output / "runs" / f"{self.arm}_seed{self.seed}{with_rate}"
 
     @property
     def evaluation(self) -> Path:
@@ -156,6 +159,7 @@ class Run(WholeRun):
             "data.val_max_samples=-1",
             f"actor_rollout_ref.rollout.val_kwargs.n={LOOK_SAMPLES}",
             f"data.seed={self.seed}",
+            *([] if self.rate is None else [f"actor_rollout_ref.actor.optim.lr={self.rate:g}"]),
             *(f"{name}={value}" for name, value in IN_FLOAT32.items() if not has_bfloat16()),
         ]
 
@@ -187,6 +191,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rate", type=float, help="learning rate; default: the experiment's")
     parser.add_argument("--steps", type=int, help="of every arm, for a try; default: each arm's own")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
@@ -199,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
     args = parse(argv)
     output = args.output.resolve()
-    runs = [Run(arm, args.seed, args.steps or ARMS[arm].steps, output) for arm in args.arms]
+    runs = [Run(arm, args.seed, args.steps or ARMS[arm].steps, output, args.rate) for arm in args.arms]
     if args.dry_run:
         print("\n".join(run.describe() for run in runs))
         return

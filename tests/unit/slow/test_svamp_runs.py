@@ -105,6 +105,13 @@ def test_arms_differ_in_their_method_only(tmp_path):
         assert config.run_dir == str(tmp_path / f"runs/{arm}_seed1")
 
 
+def test_a_run_with_another_rate_has_its_own_folder(tmp_path):
+    run = Run("two_phase", 1, 20, tmp_path, rate=1.5e-4)
+    config = composed(run)
+    assert config.actor_rollout_ref.actor.optim.lr == 1.5e-4
+    assert config.run_dir == str(tmp_path / "runs/two_phase_seed1_rate0.00015")
+
+
 def test_uniform_arms_generate_the_same_budget(tmp_path):
     for arm in ("uniform_4", "uniform_8", "uniform_16", "uniform_8_small"):
         config = composed(Run(arm, 0, ARMS[arm].steps, tmp_path))
@@ -147,9 +154,9 @@ def test_a_report_of_what_is_finished_starts_nothing(tmp_path, capsys, monkeypat
 
 def test_a_dry_run_prints_commands_and_starts_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(svamp_runs, "finish", None)
-    main(["--arms", "uniform_16", "--seed", "3", "--output", str(tmp_path), "--dry-run"])
+    main(["--arms", "uniform_16", "--seed", "3", "--rate", "6e-4", "--output", str(tmp_path), "--dry-run"])
     title, command = capsys.readouterr().out.splitlines()
-    assert title == "# uniform_16_seed3: to do"
+    assert title == "# uniform_16_seed3_rate0.0006: to do"
     assert command.startswith(
         "python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu +signal=plain"
     )
