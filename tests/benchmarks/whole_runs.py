@@ -110,4 +110,4 @@ def missing_files(root: Path, needed: Mapping[str, str], section: str) -> str | 
     if not missing:
         return None
     scripts = ", ".join(f"data_preprocess.{script}" for script in missing.values())
-    return f"{', '.join(missing)} missing: run {scripts}, as {section}, shows"
+    return f"{', '.join(missing)} missing: run {scripts}, as {section} shows"

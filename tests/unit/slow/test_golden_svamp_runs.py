@@ -96,5 +96,5 @@ def test_the_trained_model_is_evaluated_after_the_untrained_one(tmp_path, monkey
 
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(golden_svamp_runs, "ROOT", tmp_path)
-    with pytest.raises(SystemExit, match=r"data_preprocess\.svamp --solutions, as this script's --help, shows"):
+    with pytest.raises(SystemExit, match=r"data_preprocess\.svamp --solutions, as this script's --help shows"):
         main(["--output", str(tmp_path)])

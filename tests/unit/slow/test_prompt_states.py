@@ -72,14 +72,19 @@ def test_prompts_that_begin_alike_have_the_same_states(model, beginning, lengths
     np.testing.assert_allclose(last_states(model, prompts, 20), torch.stack(alone), atol=1e-5)
 
 
-def test_it_is_computed_once(model):
+def shapes_computed(model, prompts):
+    """Of the ids in each call of the model."""
     shapes = []
     hook = model.register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0].shape)))
     try:
-        last_states(model, [[1, 2, 3, 4], [1, 2, 3, 5, 6], [1, 2, 3]], 100)
+        last_states(model, prompts, 100)
     finally:
         hook.remove()
-    assert shapes == [(1, 2), (3, 3)]
+    return shapes
+
+
+def test_what_prompts_begin_with_is_computed_once(model):
+    assert shapes_computed(model, [[1, 2, 3, 4], [1, 2, 3, 5, 6], [1, 2, 3]]) == [(1, 2), (3, 3)]
 
 
 def test_a_model_with_windows_of_attention_computes_whole_prompts(tokenizer):
@@ -94,6 +99,7 @@ def test_a_model_with_windows_of_attention_computes_whole_prompts(tokenizer):
     prompts = [[1, 2, 3, 4, 5], [1, 2, 3, 4, 6, 7], [1, 2, 3, 4, 8]]
     alone = [windowed(torch.tensor([prompt])).last_hidden_state[0, -1].detach() for prompt in prompts]
     np.testing.assert_allclose(last_states(windowed, prompts, 100), torch.stack(alone), atol=1e-5)
+    assert shapes_computed(windowed, prompts)[-1] == (3, 6)
 
 
 def test_states_that_are_not_finite_are_refused(model_folder):

@@ -117,7 +117,7 @@ def test_a_run_is_described_by_its_command(tmp_path):
 def test_what_is_missing_is_named_with_its_script(tmp_path):
     needed = {"outputs/a": "make_a", "outputs/b": "make_b"}
     assert missing_files(tmp_path, needed, "README") == (
-        "outputs/a, outputs/b missing: run data_preprocess.make_a, data_preprocess.make_b, as README, shows"
+        "outputs/a, outputs/b missing: run data_preprocess.make_a, data_preprocess.make_b, as README shows"
     )
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs/a").touch()
