@@ -31,7 +31,8 @@ def ends(monkeypatch: pytest.MonkeyPatch, run: str | None, rank: int = 0) -> tup
     monkeypatch.setenv(JOB_VARIABLE, job_of_run())
     config = RolloutConfig(name="vllm", tensor_model_parallel_size=1)
     sender = base.get_rollout_class("vllm")(config, HFModelConfig.__new__(HFModelConfig), None)
-    engine = vLLMColocateWorkerExtension.__new__(vLLMColocateWorkerExtension)
+    # verl's __new__ would end this process with its parent, and at once if that has ended already.
+    engine = object.__new__(vLLMColocateWorkerExtension)
     engine.model_runner, engine.local_rank = SimpleNamespace(vllm_config=None), 0
     return sender.zmq_handle, engine._get_zmq_handle()
 
