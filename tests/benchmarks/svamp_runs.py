@@ -40,6 +40,10 @@ for these, at 5,100 rollouts: uniform_8 .105, uniform_4 and uniform_16 .10.
 two_phase_chosen came after two_phase, uniform_8 and filter_groups were level: at equal rollouts, all three train on as
 many mixed groups. By `svamp_features.py`, with the states 20 to 25 % of the screenings should be mixed instead of 14 %.
 Predicted: 28 steps in 5,000 rollouts, .13; .11 after 1,900 rollouts, with 1.5 times fewer than two_phase.
+
+Half the rate, `--seed 1 --rate 1.5e-4`, because all arms end level with little entropy left. Predicted: with 40 updates
+two_phase .095, filter_groups .10, uniform_8 .10, all with an entropy above .2 nats and still rising: the experiment's
+rate is the better one for all three.
 """
 
 import argparse
