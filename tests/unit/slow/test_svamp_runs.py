@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 BATCHES = {
     "two_phase": "8 prompts x 8 rollouts = 64 rollouts",
+    "two_phase_long": "8 prompts x 8 rollouts = 64 rollouts",
     "two_phase_chosen": "8 prompts x 8 rollouts = 64 rollouts",
     "choose": "128 prompts x 4 rollouts = 512 rollouts",  # at most
     "uniform_4": "64 prompts x 4 rollouts = 256 rollouts",
@@ -92,7 +93,7 @@ def test_bfloat16_on_a_processor_without_it_is_warned_of_before_ray(stand_ins, t
 def test_arms_differ_in_their_method_only(tmp_path):
     configs = {arm: composed(Run(arm, 1, 12, tmp_path)) for arm in ARMS}
     for arm, config in configs.items():
-        assert config.curriculum.enable == (arm in ("two_phase", "two_phase_chosen", "choose"))
+        assert config.curriculum.enable == (arm.startswith("two_phase") or arm == "choose")
         assert config.algorithm.filter_groups.enable == (arm == "filter_groups")
         chooses = arm in ("two_phase_chosen", "choose")
         assert config.curriculum.predictor == ("posterior" if chooses else "none") or not config.curriculum.enable
