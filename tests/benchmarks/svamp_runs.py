@@ -13,7 +13,7 @@ Needs `make demo-real-data`; and two_phase_chosen the states:
 Each run is `python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu` in a separate run folder, with
 
     two_phase        as the experiment is: 8 prompts of 4 + 4 rollouts, of 48 screened at a time
-    two_phase_long   the same for as many seconds as uniform_4
+    two_phase_long   the same for about as many seconds as uniform_4
     two_phase_chosen as two_phase, and the 48 are chosen by their posterior, with the model's states as features
     choose           the recipe's default: 128 prompts of 2 rollouts, and 2 more if these differ
     uniform_4, _8, _16   +signal=plain: rollouts per prompt, 256 per batch
