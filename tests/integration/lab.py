@@ -6,7 +6,7 @@ Starting one takes minutes and a step takes seconds, so tests and benchmarks sha
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,15 @@ class Lab:
             yield
         finally:
             self.call(_change_settings, before)
+
+
+def is_corrected(metrics: Mapping[str, float]) -> bool:
+    """Whether any token's importance weight differs from 1 by more than rounding (2e-5 for fresh rollouts).
+
+    The effective sample size is no measure of that: it is 1 in float32 if only a few tokens differ by less than 1 %.
+    """
+    weights = metrics["rollout_corr/rollout_is_min"], metrics["rollout_corr/rollout_is_max"]
+    return max(abs(weight - 1) for weight in weights) > 1e-4
 
 
 def start_over(trainer: Any) -> None:
