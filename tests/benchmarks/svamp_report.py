@@ -20,6 +20,7 @@ REFERENCE = "two_phase"  # with which the others are compared
 AVERAGE, ANY = "avg@8", "pass@8"
 COLORS = {
     "two_phase": "#d62728",
+    "two_phase_long": "#8c2d04",
     "two_phase_chosen": "#e377c2",
     "choose": "#ff7f0e",
     "uniform_4": "#999999",
@@ -27,6 +28,7 @@ COLORS = {
     "uniform_16": "black",
     "uniform_8_small": "#cccccc",
     "filter_groups": "#0072b2",
+    "filter_groups_4": "#56b4e9",
 }
 
 
@@ -159,9 +161,11 @@ def plot(outcomes: Mapping[str, Outcome], level: float, path: Path) -> None:
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     for axes, column in zip(figure.subplots(1, 2, sharey=True), ("rollouts", "seconds"), strict=True):
         axes.axhline(level, color="0.6", linewidth=0.8, linestyle=":")
-        for arm, outcome in outcomes.items():
+        for title, outcome in outcomes.items():
+            arm, *other_settings = title.split(", ")
             x, y = [getattr(look, column) for look in outcome.looks], [look.values[0] for look in outcome.looks]
-            axes.plot(x, y, color=COLORS.get(arm), linewidth=1.2, label=arm)
+            style = "--" if other_settings else "-"
+            axes.plot(x, y, color=COLORS.get(arm), linestyle=style, linewidth=1.2, label=title)
             final = bootstrap_mean(outcome.trained.average_P)
             if final.low is not None and final.high is not None:
                 error = [[final.value - final.low], [final.high - final.value]]
@@ -178,7 +182,7 @@ def write_report(folder: Path, outcomes: Mapping[str, Outcome], level: float | N
 
     Args:
         folder: Is made.
-        outcomes: By arm; at least one.
+        outcomes: By arm, with `, seed 1` and the like where runs of the same arm differ; at least one.
         level: Of accuracy; None: `halfway`.
     """
     level = halfway(outcomes) if level is None else level

@@ -4,6 +4,7 @@
     python tests/benchmarks/svamp_runs.py                           # all arms; 45 to 75 minutes each
     python tests/benchmarks/svamp_runs.py --arms uniform_8 --seed 1 --rate 1.5e-4
     python tests/benchmarks/svamp_runs.py --report --level .11      # of the finished runs
+    python tests/benchmarks/svamp_runs.py --report --seed 0 1 --rate default 1.5e-4
 
 Needs `make demo-real-data`; and two_phase_chosen the states:
 
@@ -19,6 +20,7 @@ Each run is `python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_sv
     uniform_4, _8, _16   +signal=plain: rollouts per prompt, 256 per batch
     uniform_8_small  the same with 64 per batch
     filter_groups    verl's dynamic sampling: 8 prompts of 8 rollouts with mixed results
+    filter_groups_4  the same with 8 prompts of 4
 
 All make two updates per batch, with RLOO (choose: its posterior baseline) at the experiment's rate. Each but
 two_phase_long has as many steps as it takes to generate about 5,000 rollouts. Runs end with
@@ -48,12 +50,17 @@ rate is the better one for all three.
 
 uniform_4 ended at .139 in 5,120 rollouts, after 4,369 seconds; two_phase at .113 after 1,832. two_phase_long, with
 `--seed 1`, is predicted at .14.
+
+filter_groups_4 is uniform_4 without training on groups that have no signal: as many mixed groups per update. Predicted:
+.135, after 2,000 seconds. If so, groups of 4 are what the accuracy comes from, and two_phase's continuations are spent
+on prompts that have already said what they can.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import ClassVar
 
@@ -118,6 +125,7 @@ ARMS = {
     "uniform_16": Arm(uniform(16, 16), 20),
     "uniform_8_small": Arm(uniform(8, 8), 78),
     "filter_groups": Arm(uniform(8, 8, *FILTER), 17),
+    "filter_groups_4": Arm(uniform(8, 4, *FILTER), 22),
 }
 
 
@@ -189,18 +197,35 @@ def evaluate(model: str, output: Path) -> None:
         raise RunError(f"the evaluation of {model} ended with status {status}: {log} says why")
 
 
+def title(run: Run, seed: int, rate: float | None) -> str:
+    """Of the run in a report whose first seed and rate are these: its arm, and what else differs."""
+    with_seed = "" if run.seed == seed else f", seed {run.seed}"
+    with_rate = "" if run.rate == rate else f", rate {'default' if run.rate is None else f'{run.rate:g}'}"
+    return run.arm + with_seed + with_rate
+
+
 def outcomes(runs: Sequence[Run], base: Path) -> dict[str, Outcome]:
-    """By arm, of the runs that are finished and evaluated."""
+    """By title, of the runs that are finished and evaluated; the first run has the report's first seed and rate."""
     done = [run for run in runs if run.is_finished() and (run.evaluation / "result.json").exists()]
-    return {run.arm: read_outcome(run.folder, run.evaluation, base, run.steps) for run in done}
+    first = runs[0]
+    return {
+        title(run, first.seed, first.rate): read_outcome(run.folder, run.evaluation, base, run.steps) for run in done
+    }
+
+
+def read_rate(text: str) -> float | None:
+    """A learning rate of the command line; None for the experiment's."""
+    return None if text == "default" else float(text)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Arguments of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rate", type=float, help="learning rate; default: the experiment's")
+    parser.add_argument("--seed", type=int, nargs="+", default=[0], help="runs of each; default: 0")
+    parser.add_argument(
+        "--rate", type=read_rate, nargs="+", default=[None], help="learning rates; `default`: the experiment's"
+    )
     parser.add_argument("--steps", type=int, help="of every arm, for a try; default: each arm's own")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
@@ -213,7 +238,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
     args = parse(argv)
     output = args.output.resolve()
-    runs = [Run(arm, args.seed, args.steps or ARMS[arm].steps, output, args.rate) for arm in args.arms]
+    runs = [
+        Run(arm, seed, args.steps or ARMS[arm].steps, output, rate)
+        for seed, rate, arm in product(args.seed, args.rate, args.arms)
+    ]
     if args.dry_run:
         print("\n".join(run.describe() for run in runs))
         return

@@ -33,6 +33,7 @@ BATCHES = {
     "uniform_16": "16 prompts x 16 rollouts = 256 rollouts",
     "uniform_8_small": "8 prompts x 8 rollouts = 64 rollouts",
     "filter_groups": "8 prompts x 8 rollouts = 64 rollouts",
+    "filter_groups_4": "8 prompts x 4 rollouts = 32 rollouts",
 }
 
 
@@ -94,7 +95,7 @@ def test_arms_differ_in_their_method_only(tmp_path):
     configs = {arm: composed(Run(arm, 1, 12, tmp_path)) for arm in ARMS}
     for arm, config in configs.items():
         assert config.curriculum.enable == (arm.startswith("two_phase") or arm == "choose")
-        assert config.algorithm.filter_groups.enable == (arm == "filter_groups")
+        assert config.algorithm.filter_groups.enable == arm.startswith("filter_groups")
         chooses = arm in ("two_phase_chosen", "choose")
         assert config.curriculum.predictor == ("posterior" if chooses else "none") or not config.curriculum.enable
         assert config.algorithm.adv_estimator == ("posterior" if arm == "choose" else "rloo")
@@ -151,6 +152,19 @@ def test_a_report_of_what_is_finished_starts_nothing(tmp_path, capsys, monkeypat
     assert (tmp_path / "curves.svg").exists()
     main([*options, "--level", "0.3"])
     assert "not reached | not reached |" in capsys.readouterr().out
+
+
+def test_a_report_names_seeds_and_rates_where_runs_differ(tmp_path, capsys):
+    write_result(tmp_path / "untrained", [0.0, 0.1])
+    for seed, rate, accuracy in ((0, None, 0.2), (1, None, 0.3), (1, 1.5e-4, 0.4)):
+        write_run(Run("two_phase", seed, 8, tmp_path, rate), accuracy)
+    options = ["--arms", "two_phase", "--steps", "8", "--output", str(tmp_path), "--report"]
+    main([*options, "--seed", "0", "1", "--rate", "default", "1.5e-4"])
+    rows = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()[4:]]
+    assert rows == ["| two_phase", "| two_phase, seed 1", "| two_phase, seed 1, rate 0.00015"]
+    main([*options, "--seed", "1", "--rate", "1.5e-4", "default"])
+    rows = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()[4:]]
+    assert rows == ["| two_phase", "| two_phase, rate default"]
 
 
 def test_a_dry_run_prints_commands_and_starts_nothing(tmp_path, capsys, monkeypatch):
