@@ -14,7 +14,7 @@ Needs `make demo-real-data`; and two_phase_chosen the states:
 Each run is `python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu` in a separate run folder, with
 
     two_phase        as the experiment is: 8 prompts of 4 + 4 rollouts, of 48 screened at a time
-    two_phase_long   the same for about as many seconds as uniform_4
+    two_phase_long   the same for 45 steps, three quarters of uniform_4's seconds
     two_phase_chosen as two_phase, and the 48 are chosen by their posterior, with the model's states as features
     choose           the recipe's default: 128 prompts of 2 rollouts, and 2 more if these differ
     uniform_4, _8, _16   +signal=plain: rollouts per prompt, 256 per batch
@@ -213,8 +213,8 @@ def outcomes(runs: Sequence[Run], base: Path) -> dict[str, Outcome]:
     }
 
 
-def read_rate(text: str) -> float | None:
-    """A learning rate of the command line; None for the experiment's."""
+def learning_rate(text: str) -> float | None:
+    """Of the command line; None for the experiment's."""
     return None if text == "default" else float(text)
 
 
@@ -224,7 +224,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seed", type=int, nargs="+", default=[0], help="runs of each; default: 0")
     parser.add_argument(
-        "--rate", type=read_rate, nargs="+", default=[None], help="learning rates; `default`: the experiment's"
+        "--rate", type=learning_rate, nargs="+", default=[None], help="learning rates; `default`: the experiment's"
     )
     parser.add_argument("--steps", type=int, help="of every arm, for a try; default: each arm's own")
     parser.add_argument("--output", type=Path, default=OUTPUT)
