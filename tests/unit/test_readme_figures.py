@@ -141,7 +141,23 @@ def test_inverted_rewards_cost_what_the_safety_suite_says():
 
 
 def test_the_pretrained_model_is_as_accurate_as_measured():
-    before, after = found(r"raises it from <n> % to <n> % of SVAMP's held-out problems")
-    rows = table("docs/benchmarks/pretrained.md", "SmolLM2-135M-Instruct on SVAMP")
-    measured = [float(rows[name][0].split()[0]) for name in ("the model as it is", "after 30 steps")]
-    assert [f"{100 * share:.0f}" for share in measured] == [before, after]
+    page = "docs/benchmarks/pretrained.md"
+    runs = table(page, "SmolLM2-135M-Instruct on SVAMP")
+    arms = {name.partition(":")[0].partition(",")[0]: row for name, row in table(page, "Against other methods").items()}
+
+    def percent(accuracy: str) -> str:
+        return f"{100 * float(accuracy.split()[0]):.1f}"
+
+    before, *after = found(r"raise it from <n> % to <n>, <n> and <n> % of SVAMP's held-out problems")
+    assert before == percent(runs["the model as it is"][0])
+    measured = runs["after 30 steps"][0], arms["two_phase"][3], arms["two_phase_long"][3]
+    assert after == [percent(accuracy) for accuracy in measured]
+
+    (generated,) = found(r"30 steps, (\S+) rollouts generated", running_text(page))
+    rollouts = found(r"within (\S+), (\S+) and (\S+) rollouts")
+    counts = (int(count.replace(",", "")) for count in (generated, arms["two_phase"][0], arms["two_phase_long"][0]))
+    assert rollouts == tuple(f"{round(count, -2):,}" for count in counts)
+
+    others = found(r"uniform sampling at its best group size of three gets to <n> % and verl's filter_groups to <n> %")
+    uniform = max((percent(arms[f"uniform_{size}"][3]) for size in (4, 8, 16)), key=float)
+    assert others == (uniform, percent(arms["filter_groups"][3]))
