@@ -158,7 +158,7 @@ def render(rows: Sequence[Mapping[str, Any]], untrained: Evaluation, level: floa
 
 def plot(outcomes: Mapping[str, Outcome], level: float, path: Path) -> None:
     """Accuracy over rollouts and over seconds; the final evaluation with its interval as the last mark."""
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    figure = Figure(figsize=(12, 4.2), layout="constrained")
     for axes, column in zip(figure.subplots(1, 2, sharey=True), ("rollouts", "seconds"), strict=True):
         axes.axhline(level, color="0.6", linewidth=0.8, linestyle=":")
         for title, outcome in outcomes.items():
@@ -173,7 +173,7 @@ def plot(outcomes: Mapping[str, Outcome], level: float, path: Path) -> None:
         axes.set_xlabel({"rollouts": "rollouts generated", "seconds": "seconds of training"}[column])
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("right answers to held-out problems")
-    figure.axes[0].legend()
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     save_figure(figure, path, "svamp")
 
 
