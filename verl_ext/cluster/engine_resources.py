@@ -16,7 +16,8 @@ from pathlib import Path
 import psutil
 
 SHARED_MEMORY = Path("/dev/shm")
-_SEGMENT_PREFIXES = ("psm_", "sem.mp-", "verl_weights_")
+# Python's shared memory and semaphores; joblib's semaphores, which vLLM has where scikit-learn is installed; verl's.
+_SEGMENT_PREFIXES = ("psm_", "sem.mp-", "sem.loky-", "verl_weights_")
 
 # Names of engine processes: VLLM::EngineCore, sglang::scheduler_TP0. Other processes may contain such a name only in an
 # argument.
@@ -127,7 +128,9 @@ class EngineResources:
 
 def _mapped_segments(pid: int) -> set[str]:
     # By inode: the C library creates a semaphore under a temporary name, which the creator's memory map keeps showing.
-    names = {path.stat().st_ino: path.name for path in SHARED_MEMORY.iterdir()}
+    # A directory entry has the inode: asking the file would fail if it vanished meanwhile, and miss this process.
+    with os.scandir(SHARED_MEMORY) as entries:
+        names = {entry.inode(): entry.name for entry in entries}
     maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
     inodes = {int(line.split()[4]) for line in maps if f" {SHARED_MEMORY}/" in line}
     return {names[inode] for inode in inodes & names.keys() if names[inode].startswith(_SEGMENT_PREFIXES)}

@@ -26,14 +26,17 @@ from verl_ext.cluster.engine_resources import (
 from verl_ext.launch import launch
 from verl_ext.run.run_folder import RunFolder
 
-# Holds a segment as vLLM does: created by a process whose title names vLLM, and never unlinked.
+# Holds a segment as vLLM does: created by a process whose title names vLLM, and never unlinked; and a semaphore with a
+# name of joblib's, as vLLM does where scikit-learn is installed.
 HOLDER = """
-import multiprocessing, sys, time
+import multiprocessing, os, sys, time
+from _multiprocessing import SemLock
 from multiprocessing import resource_tracker, shared_memory
 segment = shared_memory.SharedMemory(create=True, size=64)
 lock = multiprocessing.get_context("spawn").Lock()
 resource_tracker.unregister(segment._name, "shared_memory")
-print(segment.name, lock._semlock.name.strip("/"), flush=True)
+of_joblib = SemLock(0, 1, 1, f"/loky-{os.getpid()}-test", False)
+print(segment.name, lock._semlock.name.strip("/"), of_joblib.name.strip("/"), flush=True)
 time.sleep(60)
 """
 
@@ -50,11 +53,13 @@ def engine():
         text=True,
         env=os.environ | {RUN_VARIABLE: RUN},
     )
-    segment, semaphore = process.stdout.readline().split()
-    yield process, segment, f"sem.{semaphore}"
+    segment, of_python, of_joblib = process.stdout.readline().split()
+    yield process, segment, {f"sem.{of_python}", f"sem.{of_joblib}"}
     process.kill()
     process.wait()
-    (SHARED_MEMORY / segment).unlink(missing_ok=True)
+    # Python's own is removed by Python.
+    for name in (segment, f"sem.{of_joblib}"):
+        (SHARED_MEMORY / name).unlink(missing_ok=True)
 
 
 def _resources_of(process: subprocess.Popen) -> EngineResources:
@@ -71,10 +76,10 @@ def test_a_process_that_ends_while_it_is_looked_at_is_passed_over(engine, monkey
 
 
 def test_the_engines_processes_and_segments_are_found(engine):
-    process, segment, semaphore = engine
+    process, segment, semaphores = engine
     resources = _resources_of(process)
     assert process.pid in [entry.pid for entry in resources.processes]
-    assert {segment, semaphore} <= set(resources.segments)
+    assert {segment, *semaphores} <= set(resources.segments)
 
 
 def test_a_killed_engine_is_named_and_its_memory_released(engine, tmp_path: Path):
@@ -119,10 +124,10 @@ def test_a_reused_process_id_is_not_mistaken_for_the_old_process():
 
 def test_a_runs_engines_are_known_by_its_mark_and_nobody_elses_are_touched(engine):
     """On a shared cluster, engines descend from Ray, next to those of other runs; orphans have no parent."""
-    process, segment, semaphore = engine
+    process, segment, semaphores = engine
     found = EngineResources.of_run(RUN)
     assert [entry.pid for entry in found.processes] == [process.pid]
-    assert set(found.segments) == {segment, semaphore}
+    assert set(found.segments) == {segment, *semaphores}
     # A mark that only begins like it belongs to another run.
     for other in (RUN[:-1], RUN + "4"):
         assert EngineResources.of_run(other) == EngineResources()
@@ -175,7 +180,7 @@ def test_the_end_of_a_run_releases_what_an_engine_that_is_gone_has_left(
     engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Its maps can no longer be read, but the ledger has the names."""
-    process, segment, semaphore = engine
+    process, segment, semaphores = engine
     folder = RunFolder(tmp_path)
     write_ledger(folder.engine_ledger, [_resources_of(process)])
     process.kill()
@@ -184,5 +189,5 @@ def test_the_end_of_a_run_releases_what_an_engine_that_is_gone_has_left(
     monkeypatch.setattr(cluster, "owns_cluster", lambda: True)
     launch._end(folder, None)
     assert not (SHARED_MEMORY / segment).exists()
-    assert not (SHARED_MEMORY / semaphore).exists()
+    assert not [name for name in semaphores if (SHARED_MEMORY / name).exists()]
     assert not folder.engine_ledger.exists()
