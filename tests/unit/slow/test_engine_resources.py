@@ -82,6 +82,19 @@ def test_the_engines_processes_and_segments_are_found(engine):
     assert {segment, *semaphores} <= set(resources.segments)
 
 
+def test_a_name_that_leads_nowhere_hides_no_process(engine):
+    """As one that vanishes between the listing and a look at its file."""
+    process, segment, _ = engine
+    name = SHARED_MEMORY / f"verl_signal_test_{process.pid}"
+    name.symlink_to("missing")
+    try:
+        resources = _resources_of(process)
+    finally:
+        name.unlink()
+    assert process.pid in [entry.pid for entry in resources.processes]
+    assert segment in resources.segments
+
+
 def test_a_killed_engine_is_named_and_its_memory_released(engine, tmp_path: Path):
     process, segment, _ = engine
     resources = _resources_of(process)
