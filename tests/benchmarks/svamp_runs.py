@@ -26,7 +26,8 @@ All make two updates per batch, with RLOO (choose: its posterior baseline) at th
 two_phase_long has as many steps as it takes to generate about 5,000 rollouts. Runs end with
 `recipe.fast_dapo.evaluate`: the 300 held-out problems, 8 answers each. During a run, 2 answers per problem are
 evaluated four times. Neither counts as rollouts or as seconds, and nor do start-up and checkpoints. Finished runs are
-skipped, and interrupted ones resume. A processor without bfloat16 computes in float32.
+skipped, and interrupted ones resume. A processor without bfloat16 computes in float32,
+and one that has it with --float32.
 
 PREDICTION, written before the first run of this script; `make demo-real`, with two phases, had ended at .141 after
 6,932 rollouts. At 4,600, the budget of then: two_phase .13, choose .13, filter_groups .12, uniform_4 .115,
@@ -139,6 +140,7 @@ class Run(WholeRun):
         steps: Its length.
         output: The benchmark's folder.
         rate: Learning rate; None: the experiment's.
+        float32: Also on a processor with bfloat16.
     """
 
     program: ClassVar[str] = "recipe.fast_dapo.main"
@@ -148,6 +150,7 @@ class Run(WholeRun):
     steps: int
     output: Path
     rate: float | None = None
+    float32: bool = False
 
     @property
     def folder(self) -> Path:
@@ -177,7 +180,7 @@ class Run(WholeRun):
             f"actor_rollout_ref.rollout.val_kwargs.n={LOOK_SAMPLES}",
             f"data.seed={self.seed}",
             *([] if self.rate is None else [f"actor_rollout_ref.actor.optim.lr={self.rate:g}"]),
-            *(f"{name}={value}" for name, value in IN_FLOAT32.items() if not has_bfloat16()),
+            *(f"{name}={value}" for name, value in IN_FLOAT32.items() if self.float32 or not has_bfloat16()),
         ]
 
 
@@ -226,6 +229,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--rate", type=learning_rate, nargs="+", default=[None], help="learning rates; `default`: the experiment's"
     )
+    parser.add_argument(
+        "--float32", action="store_true", help="also on a processor with bfloat16: to compare with one without"
+    )
     parser.add_argument("--steps", type=int, help="of every arm, for a try; default: each arm's own")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
@@ -239,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     output = args.output.resolve()
     runs = [
-        Run(arm, seed, args.steps or ARMS[arm].steps, output, rate)
+        Run(arm, seed, args.steps or ARMS[arm].steps, output, rate, args.float32)
         for seed, rate, arm in product(args.seed, args.rate, args.arms)
     ]
     if args.dry_run:

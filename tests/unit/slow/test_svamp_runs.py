@@ -69,14 +69,15 @@ def test_every_arms_command_passes_all_checks_before_ray(arm, stand_ins, tmp_pat
     assert "= 2 updates" in printed
 
 
-def test_a_processor_without_bfloat16_computes_in_float32(tmp_path, monkeypatch):
-    precisions = {}
-    for has_it in (True, False):
-        monkeypatch.setattr(svamp_runs, "has_bfloat16", lambda has_it=has_it: has_it)
-        config = composed(Run("two_phase", 0, 12, tmp_path))
-        actor = config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype
-        precisions[has_it] = (config.actor_rollout_ref.rollout.dtype, actor)
-    assert precisions == {True: ("bfloat16", "bf16"), False: ("float32", "fp32")}
+@pytest.mark.parametrize(
+    ("has_it", "float32", "precision"),
+    [(True, False, ("bfloat16", "bf16")), (True, True, ("float32", "fp32")), (False, False, ("float32", "fp32"))],
+)
+def test_runs_compute_in_float32_without_bfloat16_or_when_asked(has_it, float32, precision, tmp_path, monkeypatch):
+    monkeypatch.setattr(svamp_runs, "has_bfloat16", lambda: has_it)
+    config = composed(Run("two_phase", 0, 12, tmp_path, float32=float32))
+    actor = config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype
+    assert (config.actor_rollout_ref.rollout.dtype, actor) == precision
 
 
 def test_bfloat16_on_a_processor_without_it_is_warned_of_before_ray(stand_ins, tmp_path, capsys, monkeypatch):
@@ -169,12 +170,14 @@ def test_a_report_names_seeds_and_rates_where_runs_differ(tmp_path, capsys):
 
 def test_a_dry_run_prints_commands_and_starts_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(svamp_runs, "finish", None)
-    main(["--arms", "uniform_16", "--seed", "3", "--rate", "6e-4", "--output", str(tmp_path), "--dry-run"])
+    options = ["--arms", "uniform_16", "--seed", "3", "--rate", "6e-4", "--float32", "--output", str(tmp_path)]
+    main([*options, "--dry-run"])
     title, command = capsys.readouterr().out.splitlines()
     assert title == "# uniform_16_seed3_rate0.0006: to do"
     assert command.startswith(
         "python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu +signal=plain"
     )
+    assert command.endswith("mixed_precision.param_dtype=fp32")
 
 
 def test_runs_are_evaluated_at_their_last_step_after_the_untrained_model(tmp_path, monkeypatch, capsys):
