@@ -23,11 +23,11 @@ Each run is `python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_sv
     filter_groups_4  the same with 8 prompts of 4
 
 All make two updates per batch, with RLOO (choose: its posterior baseline) at the experiment's rate. Each but
-two_phase_long has as many steps as it takes to generate about 5,000 rollouts. Runs end with
+two_phase_long has as many steps as it was expected to take for about 5,000 rollouts. Runs end with
 `recipe.fast_dapo.evaluate`: the 300 held-out problems, 8 answers each. During a run, 2 answers per problem are
 evaluated four times. Neither counts as rollouts or as seconds, and nor do start-up and checkpoints. Finished runs are
 skipped, and interrupted ones resume. A processor without bfloat16 computes in float32,
-and one that has it with --float32.
+and one that has it with --float32, in other run folders.
 
 PREDICTION, written before the first run of this script; `make demo-real`, with two phases, had ended at .141 after
 6,932 rollouts. At 4,600, the budget of then: two_phase .13, choose .13, filter_groups .12, uniform_4 .115,
@@ -84,7 +84,7 @@ class Arm:
 
     Attributes:
         settings: Hydra overrides.
-        steps: In which it generates about 5,000 rollouts.
+        steps: In which it was expected to generate about 5,000 rollouts.
     """
 
     settings: tuple[str, ...]
@@ -156,7 +156,8 @@ class Run(WholeRun):
     def folder(self) -> Path:
         """The run folder: metrics, checkpoints, summary."""
         with_rate = "" if self.rate is None else f"_rate{self.rate:g}"
-        return self.output / "runs" / f"{self.arm}_seed{self.seed}{with_rate}"
+        precision = "_float32" if self.float32 else ""
+        return self.output / "runs" / f"{self.arm}_seed{self.seed}{with_rate}{precision}"
 
     @property
     def evaluation(self) -> Path:

@@ -78,6 +78,7 @@ def test_runs_compute_in_float32_without_bfloat16_or_when_asked(has_it, float32,
     config = composed(Run("two_phase", 0, 12, tmp_path, float32=float32))
     actor = config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype
     assert (config.actor_rollout_ref.rollout.dtype, actor) == precision
+    assert config.run_dir == str(tmp_path / f"runs/two_phase_seed0{'_float32' if float32 else ''}")
 
 
 def test_bfloat16_on_a_processor_without_it_is_warned_of_before_ray(stand_ins, tmp_path, capsys, monkeypatch):
@@ -173,7 +174,7 @@ def test_a_dry_run_prints_commands_and_starts_nothing(tmp_path, capsys, monkeypa
     options = ["--arms", "uniform_16", "--seed", "3", "--rate", "6e-4", "--float32", "--output", str(tmp_path)]
     main([*options, "--dry-run"])
     title, command = capsys.readouterr().out.splitlines()
-    assert title == "# uniform_16_seed3_rate0.0006: to do"
+    assert title == "# uniform_16_seed3_rate0.0006_float32: to do"
     assert command.startswith(
         "python -m recipe.fast_dapo.main +backend=cpu +experiment=smollm2_svamp_cpu +signal=plain"
     )
